@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use crate::calls::numbered;
 use crate::error::{Error, ErrorKind, Hint, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
 use crate::op::Op;
@@ -28,6 +29,11 @@ pub struct Layer {
 impl Layer {
     fn of(node: NodeId) -> Self {
         Layer { first: node, last: node, merged: false }
+    }
+
+    /// From one node to another; `None` if they are in the wrong order.
+    pub(crate) fn between(first: NodeId, last: NodeId) -> Option<Self> {
+        (first <= last).then_some(Layer { first, last, merged: false })
     }
 
     /// The value that enters the layer: what its first node reads. For a graph input it is the input, and for a merged
@@ -57,7 +63,7 @@ pub enum End {
     Output,
 }
 
-/// A layer's name as given by a user: `layer4.1.conv2`, `layer4.1.conv2:in` or `layer4.1.conv2:out`.
+/// A layer's name as given by a user: `layer4.1.conv2`, `layer4.1.conv2:in` or `layer4.1.relu#2:out`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct LayerName {
     /// The name.
@@ -88,17 +94,19 @@ impl LayerName {
 
 impl Graph {
     /// The layer called `name`. A module path comes before a node name, that before a tensor name, that before the name
-    /// of something merged, and that before a container (`layer4`, all nodes whose module, or else whose own name,
-    /// begins with `layer4.` or `layer4/`). If a
-    /// module without others inside is used several times, its first use is meant. Weights are not layers.
+    /// of something merged, that before a container (`layer4`, all nodes whose module, or else whose own name,
+    /// begins with `layer4.` or `layer4/`), and that before the number of a call (`layer4.1.relu#2`). If a module without
+    /// others inside is called several times, its name alone is an error that lists the calls. Weights are not layers.
     pub fn layer(&self, name: &str) -> Result<Layer> {
         let name = name.trim();
-        let named = |of: fn(&Label) -> &str| self.first_use(|label| !name.is_empty() && of(label) == name);
-        self.module(name)
-            .or_else(|| named(|label| &label.node))
+        if let Some(module) = self.module(name)? {
+            return Ok(module);
+        }
+        self.first_use(|label| !name.is_empty() && label.node == name)
             .or_else(|| self.tensor(name))
             .or_else(|| self.merged(|alias| alias == name))
             .or_else(|| self.container(name))
+            .or_else(|| self.numbered_call(name))
             .ok_or_else(|| self.unknown_layer(name))
     }
 
@@ -106,29 +114,42 @@ impl Graph {
         self.nodes().filter(|(_, node)| !node.is_constant())
     }
 
-    /// The first node whose label matches, to the last matching one that depends on it through matching ones: what a
-    /// pass or an exporter made of one module.
+    /// The first node whose label matches, to the last matching one that is connected with it through matching ones.
     fn first_use(&self, matches: impl Fn(&Label) -> bool) -> Option<Layer> {
-        let mut matching = self.active().filter(|(_, node)| matches(&node.label));
-        let first = matching.next()?.0;
-        let mut group = HashSet::from([first]);
-        let mut last = first;
-        for (id, node) in matching {
-            if node.inputs.iter().any(|input| group.contains(input)) {
-                group.insert(id);
-                last = id;
-            }
-        }
-        Some(Layer { first, last, merged: false })
+        let groups = self.connected(self.labelled(matches));
+        let group = groups.first()?;
+        Layer::between(*group.first()?, *group.last()?)
     }
 
     /// A module with others inside consists of those and of what it does itself (the addition of a residual block).
-    fn module(&self, name: &str) -> Option<Layer> {
-        let alone = self.first_use(|label| !name.is_empty() && label.module == name)?;
-        let Some(inside) = self.container(name).filter(|inside| !inside.merged) else { return Some(alone) };
-        let last =
-            self.active().rfind(|(_, node)| node.label.module == name).map_or(alone.last, |(id, _)| id);
-        Some(Layer { first: alone.first.min(inside.first), last: last.max(inside.last), merged: false })
+    fn module(&self, name: &str) -> Result<Option<Layer>> {
+        let calls = self.calls(name);
+        let Some(alone) = calls.first() else { return Ok(None) };
+        let Some(inside) = self.container(name).filter(|inside| !inside.merged) else {
+            return if calls.len() == 1 { Ok(Some(*alone)) } else { Err(self.called_often(name, &calls)) };
+        };
+        let own = self.active().rfind(|(_, node)| node.label.module == name);
+        let last = own.map_or(alone.last, |(id, _)| id).max(inside.last);
+        Ok(Layer::between(alone.first.min(inside.first), last))
+    }
+
+    fn called_often(&self, module: &str, calls: &[Layer]) -> Error {
+        let described = |(index, call): (usize, &Layer)| {
+            let name = shortened(&numbered(module, index));
+            match self.node(call.last).label.node.as_str() {
+                "" => format!("'{name}'"),
+                node => format!("'{name}' ({})", shortened(node)),
+            }
+        };
+        let listed: Vec<String> = calls.iter().enumerate().take(SUGGESTIONS).map(described).collect();
+        let more = if calls.len() > SUGGESTIONS { ", …" } else { "" };
+        let message = format!(
+            "the module '{}' is called {} times; say which call is meant: {}{more}",
+            shortened(module),
+            calls.len(),
+            listed.join(", ")
+        );
+        Error::new(ErrorKind::UnknownName, message).hint(Hint::LAYERS)
     }
 
     fn tensor(&self, name: &str) -> Option<Layer> {
@@ -159,11 +180,13 @@ impl Graph {
     fn unknown_layer(&self, name: &str) -> Error {
         let mut seen = HashSet::new();
         let mut ranked: Vec<(usize, &str)> = Vec::new();
-        for (_, node) in self.active() {
+        let calls = self.call_names();
+        for (id, node) in self.active() {
             let path = Some(&node.label.module).filter(|path| path.len() <= LONGEST_COMPARED);
             let containers = path.iter().flat_map(|p| p.match_indices('.').map(|(end, _)| &p[..end]));
             let names =
                 std::iter::once(node.label.display()).chain(node.label.aliases.iter().map(String::as_str));
+            let names = names.chain(calls.get(&id).map(String::as_str));
             for candidate in names.chain(containers).filter(|c| !c.is_empty()) {
                 if seen.insert(candidate) {
                     ranked.extend(name_distance(name, candidate).map(|rank| (rank, candidate)));
@@ -192,11 +215,16 @@ impl Graph {
     /// The same, with parameters counted only where nodes that `is_trained` tells read them: what others read is derived
     /// from those.
     pub fn layers_trained(&self, is_trained: impl Fn(NodeId) -> bool) -> Vec<LayerSummary> {
-        let (mut counted, mut listed) = (HashSet::new(), HashSet::new());
+        let (mut counted, mut listed, calls) = (HashSet::new(), HashSet::new(), self.call_names());
+        listed.extend(calls.keys().map(|&id| self.node(id).label.module.clone()));
         self.active()
             .map(|(id, node)| LayerSummary {
                 node: id,
-                name: listed_name(&node.label, &mut listed).unwrap_or_else(|| id.to_string()),
+                name: calls
+                    .get(&id)
+                    .cloned()
+                    .or_else(|| listed_name(&node.label, &mut listed))
+                    .unwrap_or_else(|| id.to_string()),
                 op: node.op.name(),
                 shape: node.shape.clone(),
                 parameters: if is_trained(id) { parameters(self, node, &mut counted) } else { 0 },
@@ -206,7 +234,7 @@ impl Graph {
     }
 }
 
-/// The first of a node's names that no earlier line has: of a module used twice, the second use goes by its node's.
+/// The first of a node's names that no earlier line has.
 fn listed_name(label: &Label, listed: &mut HashSet<String>) -> Option<String> {
     let names = [&label.module, &label.node, &label.tensor];
     let name = names.into_iter().find(|name| !name.is_empty() && !listed.contains(*name))?;
@@ -258,7 +286,8 @@ fn multiply_adds(graph: &Graph, node: &Node) -> usize {
     graph.multiply_adds(node).total(per_sample(&node.shape), inputs)
 }
 
-fn is_inside(container: &str, path: &str) -> bool {
+/// Whether a path is that of something inside a container.
+pub(crate) fn is_inside(container: &str, path: &str) -> bool {
     !container.is_empty() && path.strip_prefix(container).is_some_and(|rest| rest.starts_with(['.', '/']))
 }
 
@@ -341,7 +370,7 @@ mod tests {
         let features = g.layer("features").unwrap();
         assert_eq!(name_of(&g, features.input_value(&g)), "image");
         assert_eq!(g.node(features.output_value()).label.module, "features.1.drop");
-        assert_eq!(g.layer("features.act").unwrap().output_value(), g.layer("Clip_0").unwrap().last);
+        assert_eq!(g.layer("features.act#1").unwrap().output_value(), g.layer("Clip_0").unwrap().last);
         assert_eq!(name_of(&g, g.layer("image").unwrap().input_value(&g)), "image");
         assert!(g.layer("head.weight").is_err());
         assert!(g.layer("").is_err());
@@ -375,7 +404,7 @@ mod tests {
         let g = max_form(&drop_identities(&network()).unwrap()).unwrap();
         let dropped = g.layer("features.0.drop").unwrap();
         assert_eq!((name_of(&g, dropped.input_value(&g)), name_of(&g, dropped.last)), ("clip0", "clip0"));
-        for name in ["features.act", "Clip_0", "clip0"] {
+        for name in ["features.act#1", "Clip_0", "clip0"] {
             let clip = g.layer(name).unwrap();
             assert_eq!(name_of(&g, clip.input_value(&g)), "features.0_out", "{name}");
             assert_eq!(name_of(&g, clip.output_value()), "clip0", "{name}");
@@ -418,7 +447,7 @@ mod tests {
         let conv = find("features.0.conv");
         assert_eq!((conv.op, conv.parameters, conv.multiply_adds), ("Conv", 72 + 4, 4 * 64 * 2 * 9));
         assert_eq!((find("head").parameters, find("head").multiply_adds), (2560, 2560));
-        assert_eq!(find("features.act").multiply_adds, 0);
+        assert_eq!(find("features.act#1").multiply_adds, 0);
         assert!(layers.iter().all(|layer| layer.op != "Constant"));
         assert_eq!(layers[0].name, "image");
     }

@@ -10,6 +10,7 @@ mod arithmetic;
 pub mod array_file;
 mod atomic_file;
 pub mod batch;
+mod calls;
 mod csv_file;
 mod cut;
 mod element;

@@ -20,14 +20,34 @@ pub(crate) struct Axes {
 impl Axes {
     /// The axes of the value `at` of a network that reads its images from `image`.
     pub(crate) fn of(graph: &Graph, at: NodeId, image: NodeId) -> Self {
+        ChannelAxes::new(graph, image).at(graph, at)
+    }
+}
+
+/// The channel axes of all values of a network.
+pub(crate) struct ChannelAxes {
+    known: Vec<Option<usize>>,
+    image: NodeId,
+    /// The channel axis of the image.
+    pub(crate) image_channels: usize,
+}
+
+impl ChannelAxes {
+    /// The axes of a network that reads its images from `image`.
+    pub(crate) fn new(graph: &Graph, image: NodeId) -> Self {
         let known = channel_axes(graph);
         let shape = &graph.node(image).shape;
         let told = known[image.index()].filter(|&axis| axis == 1 || axis + 1 == shape.rank());
         let image_channels = told.unwrap_or(if is_channels_last(shape) { 3 } else { 1 });
+        ChannelAxes { known, image, image_channels }
+    }
+
+    /// The axes of one value.
+    pub(crate) fn at(&self, graph: &Graph, at: NodeId) -> Axes {
         let rank = graph.node(at).shape.rank();
-        let known = known[at.index()].filter(|&axis| axis + 1 == rank);
-        let axis = if at == image { image_channels } else { known.unwrap_or(1) };
-        Axes { channels: (rank >= 3).then_some(axis), image_channels }
+        let known = self.known[at.index()].filter(|&axis| axis + 1 == rank);
+        let axis = if at == self.image { self.image_channels } else { known.unwrap_or(1) };
+        Axes { channels: (rank >= 3).then_some(axis), image_channels: self.image_channels }
     }
 }
 

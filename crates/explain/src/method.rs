@@ -41,9 +41,11 @@ pub enum DefaultLayer {
     /// The image.
     #[default]
     Input,
-    /// The input of the last convolution whose kernel is larger than 1×1.
-    LastConvolutionInput,
-    /// The last value with spatial axes: the output of the last convolution and its activation.
+    /// What enters the last layer that mixes places: the last convolution whose kernel is larger than 1×1, or attention
+    /// behind it.
+    LastMixingInput,
+    /// The last value with a place for each part of the image: the last feature map before pooling, or the last tokens
+    /// that all reach the class scores.
     LastFeatures,
 }
 

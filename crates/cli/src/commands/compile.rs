@@ -29,7 +29,7 @@ use crate::table::printable;
 Writes a network and its explanation as one ONNX file that any runtime can run by itself.
 
   monosplit compile resnet18.onnx -o explained.onnx
-  monosplit compile resnet18.onnx --method gradcam --layer layer4.1.relu:out -o explained.onnx
+  monosplit compile resnet18.onnx --method gradcam --layer layer4:out -o explained.onnx
   monosplit compile resnet18.onnx --methods splitcam,lrp,saliency --size input -o explained.onnx
 
 The file has the network's own inputs and returns `logits`, `explained_class` and one output

@@ -7,10 +7,10 @@ use std::time::Instant;
 use clap::Args;
 use monosplit::catalogue::{ConfiguredMethod, ValueBounds};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
-use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap};
+use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes, chosen_layer};
+use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes};
 use serde::Serialize;
 
 use super::by_layer;
@@ -192,9 +192,13 @@ impl Explain {
     /// Compiles the maps.
     fn prepared(&self, model: &Model, chosen: &ConfiguredMethod, engine: &dyn Engine) -> Result<ExplainJob> {
         let (labels, score_kind) = self.class.labels(model)?;
-        let layers = match self.method.layers() {
-            [] => vec![chosen_layer(model.graph(), chosen.method.default_layer())],
-            layers => layers.iter().cloned().map(Some).collect(),
+        let (layers, remark) = match self.method.layers() {
+            [] => {
+                let found = chosen_layer(model.graph(), chosen.method.default_layer());
+                let what = found.as_ref().map_or(String::new(), |layer| format!(": {}", layer.what));
+                (vec![found.map(|layer| layer.name)], format!(" (chosen{what}; --layer names another)"))
+            }
+            layers => (layers.iter().cloned().map(Some).collect(), String::new()),
         };
         let finish = self.method.finish();
         let request =
@@ -206,7 +210,7 @@ impl Explain {
         let descriptions = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
         let settings = chosen.settings.clone();
         let context = ExplainContext { labels, score_kind, descriptions, settings, contours: self.contours };
-        Ok(ExplainJob { context, explainer, by_layer, remark: " (chosen; --layer names another)" })
+        Ok(ExplainJob { context, explainer, by_layer, remark })
     }
 
     /// The decomposition by layer, if `--by-layer` was given.
@@ -232,7 +236,7 @@ impl Explain {
     }
 
     fn announce(&self, prepared: &ExplainJob, out: &mut dyn Write) -> Result<(), Failure> {
-        let remark = if self.method.layers().is_empty() { prepared.remark } else { "" };
+        let remark = if self.method.layers().is_empty() { prepared.remark.as_str() } else { "" };
         for alike in prepared.context.descriptions.chunk_by(|a, b| a.title == b.title) {
             let layers: Vec<&str> = alike.iter().map(MapDescription::layer_name).collect();
             writeln!(out, "{} at {}{remark}", printable(&alike[0].title), printable(&layers.join(", ")))?;
@@ -283,7 +287,7 @@ pub(super) struct ExplainJob {
     /// The decomposition by layer.
     pub(super) by_layer: Option<LayerDecomposition>,
     /// The remark on the layer where none was named.
-    pub(super) remark: &'static str,
+    pub(super) remark: String,
 }
 
 /// The loop over all inputs.

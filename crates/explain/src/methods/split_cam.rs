@@ -29,7 +29,7 @@ impl Method for SplitCam {
     }
 
     fn default_layer(&self) -> DefaultLayer {
-        DefaultLayer::LastConvolutionInput
+        DefaultLayer::LastMixingInput
     }
 }
 

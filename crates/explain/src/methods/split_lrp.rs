@@ -44,7 +44,7 @@ impl Method for SplitLrp {
     }
 
     fn default_layer(&self) -> DefaultLayer {
-        DefaultLayer::LastConvolutionInput
+        DefaultLayer::LastMixingInput
     }
 }
 

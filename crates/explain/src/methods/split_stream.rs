@@ -33,7 +33,7 @@ impl Method for SplitStream {
     }
 
     fn default_layer(&self) -> DefaultLayer {
-        DefaultLayer::LastConvolutionInput
+        DefaultLayer::LastMixingInput
     }
 }
 

@@ -8,9 +8,9 @@
 //! | max pooling, elementwise maximum | all to the selected element |
 //! | concatenation, slices, padding, other moves of elements | by transposition |
 //! | products of two activations | all to the signal where one factor gates (a sigmoid, a softmax, a normaliser), which is held as if it were constant (Ali et al. 2022); half to each where both or neither do |
-//! | softmax | only as a gate |
+//! | softmax that is not a factor, such as attention whose heads are mixed before it is used | AttnLRP's rule, `x_i (R_i − s_i Σ_j R_j)` |
 //!
-//! A composite with [`Products::Halved`] has the rules of AttnLRP for products, softmaxes, norms and added constants
+//! A composite with [`Products::Halved`] has the rules of AttnLRP for products, all softmaxes, norms and added constants
 //! instead.
 
 mod affine;
@@ -137,9 +137,9 @@ impl LrpRules {
                 .pass_through_input(edge.id)
                 .map(|pass_through_input| (edge.index == pass_through_input).then_some(r)));
         };
-        if self.composite.products == Products::GatesHeld || !softmax.is_plain {
+        if !softmax.is_plain {
             return Err(Error::unsupported(
-                "relevance cannot pass a softmax that is not a factor of a product; name a layer above it",
+                "relevance cannot pass the logarithm of a softmax; name a layer above it",
             )
             .at(self.network.graph().node(softmax.id).label.display()));
         }

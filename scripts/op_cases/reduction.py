@@ -1,6 +1,8 @@
-"""Reductions."""
+"""Reductions and running sums."""
 
-from .case import Case, constant, x
+import numpy as np
+
+from .case import Case, constant, given, x
 
 SHAPE = (2, 3, 4, 2)
 
@@ -37,4 +39,16 @@ CASES += [
     older("ReduceLogSumExp", "channel", 13, axes=[1]),
     Case("ArgMax", "channel", 13, [x(2, 5, 3)], {"axis": 1, "keepdims": 0}),
     Case("ArgMax", "last_kept", 13, [x(2, 5, 3)], {"axis": -1}),
+]
+for exclusive in (0, 1):
+    for reverse in (0, 1):
+        name = ("exclusive" if exclusive else "inclusive") + ("_reverse" if reverse else "")
+        attributes = {"exclusive": exclusive, "reverse": reverse}
+        for axis in range(4):
+            CASES.append(Case("CumSum", f"{name}_axis_{axis}", 14, [x(2, 3, 4, 5), constant(axis)], attributes))
+CASES += [
+    Case("CumSum", "older_negative_axis", 11, [x(2, 3, 4), constant([-2], np.int32)]),
+    Case("CumSum", "vector", 14, [x(7), constant(0)]),
+    Case("CumSum", "one_element", 14, [x(3, 1), constant(1)], {"exclusive": 1}),
+    Case("CumSum", "int64", 14, [given([[1, -2, 3], [40, 5, 60000]], np.int64), constant(1)], {"reverse": 1}),
 ]

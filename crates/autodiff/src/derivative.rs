@@ -64,6 +64,10 @@ pub fn slope(g: &mut Graph, function: Unary, z: NodeId, a: NodeId) -> Result<Opt
             let one = g.number(1.0);
             g.masked(inside, one)?
         }
+        Cos => {
+            let sine = g.unary(Sin, z)?;
+            g.unary(Neg, sine)?
+        }
         // cos z = sin(z + π/2)
         Sin => {
             let shifted = g.offset(std::f64::consts::FRAC_PI_2, z)?;

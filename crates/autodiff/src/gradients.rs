@@ -155,9 +155,16 @@ mod tests {
 
     #[test]
     fn elementwise_functions_equal_central_differences() {
-        for function in
-            [Unary::Relu, Unary::Softplus, Unary::Exp, Unary::Sin, Unary::Abs, Unary::Neg, Unary::Sigmoid]
-        {
+        for function in [
+            Unary::Relu,
+            Unary::Softplus,
+            Unary::Exp,
+            Unary::Sin,
+            Unary::Cos,
+            Unary::Abs,
+            Unary::Neg,
+            Unary::Sigmoid,
+        ] {
             check(function.name(), &[&[3, 4]], &move |g, v| g.unary(function, v[0]));
         }
         for function in [Binary::Add, Binary::Sub, Binary::Mul, Binary::Max, Binary::Min] {

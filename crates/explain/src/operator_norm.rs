@@ -89,7 +89,12 @@ pub(crate) fn log2_slope_bound(function: Unary) -> f64 {
         Unary::Relu | Unary::Celu { .. } | Unary::Sigmoid | Unary::Tanh | Unary::Softplus => 1.0,
         Unary::HardSwish | Unary::Silu | Unary::Gelu | Unary::GeluTanh | Unary::Erf | Unary::Mish => 1.0,
         Unary::Neg | Unary::Abs | Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round => 1.0,
-        Unary::Sin | Unary::Quantise { .. } | Unary::Half | Unary::Bfloat16 | Unary::Wrap { .. } => 0.0,
+        Unary::Sin
+        | Unary::Cos
+        | Unary::Quantise { .. }
+        | Unary::Half
+        | Unary::Bfloat16
+        | Unary::Wrap { .. } => 0.0,
         Unary::Clip { .. } | Unary::Not => 1.0,
     }
 }

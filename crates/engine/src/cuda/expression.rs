@@ -72,6 +72,7 @@ fn real_function(unary: Unary, x: &str) -> String {
         Unary::Log => format!("log({x})"),
         Unary::Reciprocal => format!("(real)1 / {x}"),
         Unary::Sin => format!("sin({x})"),
+        Unary::Cos => format!("cos({x})"),
         Unary::Sign => format!("{x} > 0 ? (real)1 : {x} < 0 ? (real)-1 : {x}"),
         Unary::Floor => format!("floor({x})"),
         Unary::Ceil => format!("ceil({x})"),

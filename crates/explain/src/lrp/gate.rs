@@ -47,7 +47,7 @@ impl Gating {
             Relu | LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Softplus => Gating::None,
             HardSwish | Silu | Gelu | GeluTanh | Mish | Clip { .. } => Gating::None,
             Quantise { .. } | Half | Bfloat16 | Wrap { .. } => Gating::Carried,
-            Abs | Log | Sin | Sign | Floor | Ceil | Round | Not => Gating::None,
+            Abs | Log | Sin | Cos | Sign | Floor | Ceil | Round | Not => Gating::None,
         }
     }
 

@@ -50,6 +50,7 @@ static OPERATORS: &[Operator] = &[
     op("Conv", conv::conv, ""),
     op("ConvInteger", quantised::integer_product, DEQUANTISED),
     op("ConvTranspose", conv::conv_transpose, ""),
+    op("CumSum", reduce::cum_sum, "up to 4096 elements; integers as real numbers"),
     op("DepthToSpace", layout::depth_to_space, ""),
     op("DequantizeLinear", quantised::dequantize_linear, "fixed scale, not in blocks"),
     op("Dropout", layout::dropout, "evaluation mode"),

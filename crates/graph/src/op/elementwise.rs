@@ -93,6 +93,7 @@ unary_functions! {
     Log => onnx "Log",
     Reciprocal => onnx "Reciprocal",
     Sin => onnx "Sin",
+    Cos => onnx "Cos",
     Sign => onnx "Sign",
     Floor => onnx "Floor",
     Ceil => onnx "Ceil",
@@ -129,7 +130,7 @@ impl Unary {
             LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } => kind == Kind::Float,
             Sigmoid | Tanh | Softplus | HardSigmoid { .. } | HardSwish => kind == Kind::Float,
             Silu | Gelu | GeluTanh | Erf | Mish => kind == Kind::Float,
-            Sqrt | Exp | Log | Reciprocal | Sin | Floor | Ceil | Round => kind == Kind::Float,
+            Sqrt | Exp | Log | Reciprocal | Sin | Cos | Floor | Ceil | Round => kind == Kind::Float,
         }
     }
 
@@ -142,7 +143,7 @@ impl Unary {
             Sigmoid | Tanh | Softplus | HardSigmoid { .. } | HardSwish => Linearity::Nonlinear,
             Silu | Gelu | GeluTanh | Erf | Mish | Clip { .. } => Linearity::Nonlinear,
             Quantise { .. } | Half | Bfloat16 | Wrap { .. } => Linearity::Nonlinear,
-            Abs | Sqrt | Exp | Log | Reciprocal | Sin | Sign | Floor | Ceil | Round | Not => {
+            Abs | Sqrt | Exp | Log | Reciprocal | Sin | Cos | Sign | Floor | Ceil | Round | Not => {
                 Linearity::Nonlinear
             }
         }
@@ -160,7 +161,7 @@ impl Unary {
             Quantise { max, .. } if max >= 0.0 => NonNegative::IfAll(0..1),
             Quantise { .. } | Wrap { .. } => NonNegative::Unknown,
             Selu { .. } | Celu { .. } | Tanh | HardSwish | GeluTanh | Erf | Mish => NonNegative::Unknown,
-            Neg | Log | Reciprocal | Sin | Sign | Floor | Ceil | Round | Not => NonNegative::Unknown,
+            Neg | Log | Reciprocal | Sin | Cos | Sign | Floor | Ceil | Round | Not => NonNegative::Unknown,
         }
     }
 }
@@ -272,7 +273,7 @@ impl Unary {
             Wrap { min, max } => Some(IntegerFunction::Wrap { min: min as i64, max: max as i64 }),
             LeakyRelu { .. } | Elu { .. } | Selu { .. } | Celu { .. } | Sigmoid | Tanh | Softplus => None,
             HardSigmoid { .. } | HardSwish | Silu | Gelu | GeluTanh | Erf | Mish => None,
-            Sqrt | Exp | Log | Reciprocal | Sin | Not => None,
+            Sqrt | Exp | Log | Reciprocal | Sin | Cos | Not => None,
             Quantise { .. } | Half | Bfloat16 => None,
         }
     }
@@ -307,6 +308,7 @@ impl Unary {
             Unary::Log => x.ln(),
             Unary::Reciprocal => x.recip(),
             Unary::Sin => x.sin(),
+            Unary::Cos => x.cos(),
             Unary::Sign if x == 0.0 || x.is_nan() => x,
             Unary::Sign => x.signum(),
             Unary::Floor => x.floor(),

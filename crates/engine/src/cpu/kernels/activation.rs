@@ -159,6 +159,7 @@ fn real<R: Real>(unary: Unary, x: impl Source<R>, out: &mut [R]) {
         Unary::Log => x.apply(out, R::ln),
         Unary::Reciprocal => x.apply(out, |x| one / x),
         Unary::Sin => x.apply(out, |x| c(x.to_f64().sin())),
+        Unary::Cos => x.apply(out, |x| c(x.to_f64().cos())),
         Unary::Sign => x.apply(out, sign),
         Unary::Floor => x.apply(out, R::floor),
         Unary::Ceil => x.apply(out, R::ceil),
@@ -248,7 +249,7 @@ mod tests {
 
     /// Printed by `scripts/make_engine_values.py`.
     const POINTS: [f64; 7] = [-3.0, -1.0, -0.25, 0.0, 0.5, 2.0, 7.0];
-    const GOLDEN: [(Unary, [f64; 7]); 24] = [
+    const GOLDEN: [(Unary, [f64; 7]); 25] = [
         (Unary::Relu, [0.0, 0.0, 0.0, 0.0, 0.5, 2.0, 7.0]),
         (Unary::LeakyRelu { slope: 0.1 }, [-0.30000000000000004, -0.1, -0.025, 0.0, 0.5, 2.0, 7.0]),
         (
@@ -407,6 +408,18 @@ mod tests {
                 0.479425538604203,
                 0.9092974268256817,
                 0.6569865987187891,
+            ],
+        ),
+        (
+            Unary::Cos,
+            [
+                -0.9899924966004454,
+                0.5403023058681398,
+                0.9689124217106447,
+                1.0,
+                0.8775825618903728,
+                -0.4161468365471424,
+                0.7539022543433046,
             ],
         ),
         (Unary::Sign, [-1.0, -1.0, -1.0, 0.0, 1.0, 1.0, 1.0]),

@@ -27,6 +27,7 @@ functions = [
     ("Unary::Abs", torch.abs),
     ("Unary::Exp", torch.exp),
     ("Unary::Sin", torch.sin),
+    ("Unary::Cos", torch.cos),
     ("Unary::Sign", torch.sign),
     ("Unary::Floor", torch.floor),
     ("Unary::Ceil", torch.ceil),

@@ -41,7 +41,6 @@ CASES += [
     Case("Round", "half_to_even", 11, [given(HALVES)]),
     Case("Sin", "plain", 7, [x(2, 5)]),
     Case("Cos", "plain", 7, [x(2, 5)]),
-    Case("Cos", "plain", 7, [x(2, 5)]),
     Case("Pow", "squared", 13, [x(2, 3, 4), scalar(2.0)]),
     Case("Pow", "cubed", 15, [x(2, 3, 4), scalar(3.0)]),
     Case("Pow", "root", 13, [x(2, 3, 4, low=0.1), scalar(0.5)]),

@@ -160,6 +160,7 @@ mod tests {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[3, 4]), Kind::Float);
         let class = g.constant(Tensor::new([1, 1, 4], vec![1f32; 4]).unwrap());
+        let class = g.add(Op::Expand { shape: Shape::batched(&[1, 4]) }, &[class]).unwrap();
         let both = g.add(Op::Concat { axis: 1 }, &[class, x]).unwrap();
         let scores = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[both]).unwrap();
         assert_eq!(influence(&g, scores)[x.index()], None);

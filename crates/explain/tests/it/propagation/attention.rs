@@ -138,19 +138,38 @@ fn only_softmax_takes_relevance() {
     }
 }
 
+/// CaiT, ConViT and others mix heads before they weigh anything with them; relevance then reaches the softmax.
 #[test]
-fn a_softmax_that_weighs_nothing_is_passed_only_by_its_own_rule() {
+fn issue_27_a_softmax_that_weighs_nothing_is_passed_by_the_rule_of_attention() {
     let mut g = Graph::new();
     let x = g.input("image", Shape::batched(&[4, 6]), Kind::Float);
     let weights = g.add_named(Label::named("weights"), Op::Softmax { axis: 2 }, &[x]).unwrap();
     let pooled = g.reduced(Reduction::Mean, weights, &[1], false).unwrap();
     let scores = mapped(&mut g, &Noise::new(1), "head", pooled, 3);
     g.output("scores", scores);
-    let compiled = |composite: Composite| {
-        let method = Lrp { composite, seed: RelevanceSeed::Score };
-        Explainer::new(&g, &[MapRequest::at_input(method)], &double())
-    };
-    assert!(compiled(Composite::attention(epsilon())).is_ok());
-    let refused = compiled(Composite::everywhere(epsilon())).err().unwrap().to_string();
-    assert!(refused.contains("softmax"), "{refused}");
+    let images: Vec<f64> = (0..24).map(|i| (f64::from(i) * 0.7).sin()).collect();
+    let images_as_tensor = Tensor::new([1, 4, 6], images.clone()).unwrap();
+    for composite in [Composite::attention(epsilon()), Composite::everywhere(epsilon())] {
+        let method = Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
+        let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+        let at =
+            |layer: Option<&str>| MapRequest::of(method.clone(), layer.map(str::to_owned)).finish(finish);
+        let explainer = Explainer::new(&g, &[at(None), at(Some("weights:out"))], &double()).unwrap();
+        let found = explainer.explain(&images_as_tensor, &Class::Index(1), &Settings::default()).unwrap();
+        let [below, above] = [0, 1].map(|map| found.maps[map].values.to_f64().into_vec());
+        for row in 0..4 {
+            let of = |values: &[f64]| values[6 * row..6 * row + 6].to_vec();
+            let (x, r) = (of(&images), of(&above));
+            let total: f64 = x.iter().map(|x| x.exp()).sum();
+            for i in 0..6 {
+                let expected = x[i] * (r[i] - x[i].exp() / total * r.iter().sum::<f64>());
+                assert!(
+                    (below[6 * row + i] - expected).abs() <= 1e-12,
+                    "{} and {expected}",
+                    below[6 * row + i]
+                );
+            }
+        }
+        assert!(above.iter().any(|r| r.abs() > 1e-3));
+    }
 }

@@ -147,7 +147,7 @@ fn issue_27_own_maps_are_checked_before_anything_is_computed() {
     save(&bench.path("short.npy"), &[2, 128, 128], vec![0.5; 2 * 128 * 128]);
     bench.refuses("short.npy", &[], &["holds 2 maps", "3 images"]);
     std::fs::write(bench.path("broken.npz"), b"PK\x03\x04 and nothing").unwrap();
-    bench.refuses("broken.npz", &[], &["broken.npz", "damaged"]);
+    bench.refuses("broken.npz", &[], &["broken.npz", "truncated or corrupt"]);
     // The validation images have the same names: their maps cannot be told apart.
     save(&bench.path("folder/2.npy"), &[128, 128], mask());
     let chosen = [

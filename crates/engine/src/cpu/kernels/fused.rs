@@ -237,8 +237,8 @@ impl Fused {
         let (accesses, failed) = (accesses(shape, sources)?, OnceLock::new());
         run(&Epilogue::Map(&|first: usize, piece: &mut [R]| {
             for (index, block) in piece.chunks_mut(PIECE).enumerate() {
-                let chain = PointwiseDepthwise { accesses: &accesses, first: first + index * PIECE };
-                let done = self.instructions.iter().try_for_each(|step| chain.carry_out(step, block));
+                let epilogue = EpilogueBlock { accesses: &accesses, first: first + index * PIECE };
+                let done = self.instructions.iter().try_for_each(|step| epilogue.carry_out(step, block));
                 if let Err(error) = done {
                     failed.get_or_init(|| error);
                 }
@@ -308,12 +308,12 @@ impl Fused {
 }
 
 /// A block, from element `first` on, of a value that instructions change in place.
-struct PointwiseDepthwise<'a, R> {
+struct EpilogueBlock<'a, R> {
     accesses: &'a [Access<'a, R>],
     first: usize,
 }
 
-impl<'a, R: Real> PointwiseDepthwise<'a, R> {
+impl<'a, R: Real> EpilogueBlock<'a, R> {
     fn carry_out(&self, instruction: &Instruction, block: &mut [R]) -> Result<()> {
         if self.carry_out_at_once(instruction, block) {
             return Ok(());

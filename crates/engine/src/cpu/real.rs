@@ -42,6 +42,9 @@ pub(crate) trait Real:
     /// The scratch buffers of this precision.
     fn scratch(buffers: &ScratchBuffers) -> &FreeBuffers<Self>;
 
+    /// The numbers if they are of single precision.
+    fn single(numbers: &mut [Self]) -> Option<&mut [f32]>;
+
     fn from_f64(v: f64) -> Self;
     fn to_f64(self) -> f64;
     fn is_nan(self) -> bool;
@@ -66,7 +69,7 @@ pub(crate) trait Real:
 }
 
 macro_rules! real {
-    ($real:ident, $of:ident, $data:ident, $fast:literal) => {
+    ($real:ident, $of:ident, $data:ident, $fast:literal, $single:expr) => {
         impl Real for $real {
             const PRECISION: Precision = Precision::$data;
             const ZERO: Self = 0.0;
@@ -77,6 +80,12 @@ macro_rules! real {
 
             fn scratch(buffers: &ScratchBuffers) -> &FreeBuffers<Self> {
                 &buffers.$real
+            }
+
+            #[inline]
+            fn single(numbers: &mut [Self]) -> Option<&mut [f32]> {
+                let single: fn(&mut [Self]) -> Option<&mut [f32]> = $single;
+                single(numbers)
             }
 
             #[inline]
@@ -148,5 +157,5 @@ macro_rules! real {
     };
 }
 
-real!(f32, to_f32, F32, true);
-real!(f64, to_f64, F64, false);
+real!(f32, to_f32, F32, true, |numbers| Some(numbers));
+real!(f64, to_f64, F64, false, |_| None);

@@ -16,7 +16,7 @@ const MAX_PAD: usize = 256;
 const MAX_REDUCED: usize = 4;
 
 impl Scheduler<'_> {
-    /// Makes elementwise nodes the epilogue of the convolution that they alone read, if everything else they read is
+    /// Makes elementwise nodes the epilogue of the convolution or matrix product that they alone read, if everything else they read is
     /// computed before it.
     pub(super) fn fuse_epilogues(&self, mut partitions: Vec<Partition>) -> Vec<Partition> {
         let (position, readers) = self.producers_and_readers(&partitions);
@@ -25,7 +25,7 @@ impl Scheduler<'_> {
             let Partition::Single(id) = partitions[at] else { continue };
             let Some(&[reader, ref more @ ..]) = readers.get(&id).map(Vec::as_slice) else { continue };
             let alone = more.iter().all(|&other| other == reader) && !self.is_output(id) && !taken[reader];
-            if !alone || self.graph.node(id).op.role() != Role::Convolution {
+            if !alone || !matches!(self.graph.node(id).op.role(), Role::Convolution | Role::MatrixProduct) {
                 continue;
             }
             let Partition::Elementwise(then) = &partitions[reader] else { continue };

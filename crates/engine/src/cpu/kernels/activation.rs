@@ -5,6 +5,7 @@ use monosplit_graph::op::{Unary, wrap};
 use monosplit_graph::{Error, Result, round_to_bfloat16, round_to_half};
 
 use super::broadcast::GRAIN;
+use super::elementary::Elementary;
 use super::erf::{erf, erfc};
 use super::fused::Block;
 use crate::cpu::real::{Element, Real};
@@ -13,7 +14,13 @@ use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 /// Where a function reads: another value, or the one it writes.
 trait Source<T>: Sync {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync);
+
+    /// The same for a function of many numbers, which overwrites them.
+    fn apply_to_blocks(&self, out: &mut [T], f: impl Fn(&mut [T]) + Sync);
 }
+
+/// Elements that are copied and overwritten while they are in the first cache.
+const BLOCK: usize = 1024;
 
 struct From<'a, T>(&'a [T]);
 struct InPlace;
@@ -27,6 +34,15 @@ impl<T: Element> Source<T> for From<'_, T> {
             }
         });
     }
+
+    fn apply_to_blocks(&self, out: &mut [T], f: impl Fn(&mut [T]) + Sync) {
+        for_each_chunk(out, GRAIN, &|i, out| {
+            for (o, x) in out.chunks_mut(BLOCK).zip(self.0[i * GRAIN..].chunks(BLOCK)) {
+                o.copy_from_slice(&x[..o.len()]);
+                f(o);
+            }
+        });
+    }
 }
 
 impl<T: Element> Source<T> for InPlace {
@@ -37,6 +53,10 @@ impl<T: Element> Source<T> for InPlace {
             }
         });
     }
+
+    fn apply_to_blocks(&self, out: &mut [T], f: impl Fn(&mut [T]) + Sync) {
+        for_each_chunk(out, GRAIN, &|_, out| f(out));
+    }
 }
 
 impl<T: Element> Source<T> for Whole<'_, T> {
@@ -45,6 +65,11 @@ impl<T: Element> Source<T> for Whole<'_, T> {
         for (o, &x) in out.iter_mut().zip(self.0) {
             *o = f(x);
         }
+    }
+
+    fn apply_to_blocks(&self, out: &mut [T], f: impl Fn(&mut [T]) + Sync) {
+        out.copy_from_slice(&self.0[..out.len()]);
+        f(out);
     }
 }
 
@@ -128,6 +153,9 @@ fn gelu_tanh(x: f64) -> f64 {
 fn real<R: Real>(unary: Unary, x: impl Source<R>, out: &mut [R]) {
     let c = R::from_f64;
     let (zero, one) = (R::ZERO, R::ONE);
+    if let Some(function) = Elementary::of::<R>(unary) {
+        return x.apply_to_blocks(out, |block| function.apply(block));
+    }
     match unary {
         Unary::Relu => x.apply(out, |x| if x < zero { zero } else { x }),
         Unary::LeakyRelu { slope } => {

@@ -8,6 +8,7 @@ use std::ops::Range;
 use super::gemm_rhs::{RhsPanels, pack_rhs};
 use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
+use crate::cpu::thread_pool::parallel_for_chunks;
 
 /// The depth multiplied before the next panel, so that a left panel stays in the first cache.
 pub(crate) const DEPTH: usize = 256;
@@ -147,6 +148,19 @@ impl<R: Real> LhsPanels<R> {
         for (first, target) in panels {
             interleave(matrix.rows(first, height.min(rows - first)), height, target);
         }
+        LhsPanels { level, rows, depth, data }
+    }
+
+    /// The same, the panels packed by several threads.
+    pub(crate) fn pack_parallel(level: SimdLevel, matrix: Matrix<'_, R>) -> Self {
+        matrix.check("left matrix");
+        let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
+        let mut data = vec![R::ZERO; Self::length(level, rows, depth)];
+        let panels = rows.div_ceil(height);
+        parallel_for_chunks(&mut data[..panels * height * depth], (height * depth).max(1), |panel, target| {
+            let first = panel * height;
+            interleave(matrix.rows(first, height.min(rows - first)), height, target);
+        });
         LhsPanels { level, rows, depth, data }
     }
 

@@ -259,6 +259,43 @@ impl<R: Real> PackedRhs<R> {
         PackedRhs { depth: matrix.rows, columns: matrix.columns, blocks }
     }
 
+    /// The rows of the operand: the depth of products with it.
+    pub(crate) fn depth(&self) -> usize {
+        self.depth
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.columns
+    }
+
+    /// Into how many blocks its columns are cut.
+    pub(crate) fn column_blocks(&self) -> usize {
+        self.columns.div_ceil(COLUMNS)
+    }
+
+    /// The columns of one of these blocks.
+    pub(crate) fn columns_of(&self, block: usize) -> Range<usize> {
+        block * COLUMNS..((block + 1) * COLUMNS).min(self.columns)
+    }
+
+    /// `result ← left·right` for some panels of the left operand and one block of columns, or `result ← result + left·right` if
+    /// asked to accumulate.
+    pub(crate) fn multiply_block(
+        &self,
+        block: usize,
+        (left, panels): (&LhsPanels<R>, Range<usize>),
+        result: &mut Region<'_, R>,
+        accumulate: bool,
+    ) {
+        let spans = self.blocks.len() / self.column_blocks().max(1);
+        for block in &self.blocks[block * spans..(block + 1) * spans] {
+            let held = accumulate || block.depths.start > 0;
+            let start = if held { InitialSums::Held } else { InitialSums::Zero };
+            let right = RhsPanels::packed(&block.panels, block.depths.len(), block.columns.len());
+            left.multiply(panels.clone(), block.depths.start, right, start, result);
+        }
+    }
+
     /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as
     /// [`multiply`](super::gemm::multiply).
     pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<'_, R>, accumulate: bool) {
@@ -272,12 +309,9 @@ impl<R: Real> PackedRhs<R> {
             (result.rows, self.depth, result.columns),
             "matrix sizes"
         );
-        for block in &self.blocks {
-            let held = accumulate || block.depths.start > 0;
-            let beginning = if held { InitialSums::Held } else { InitialSums::Zero };
-            let right = RhsPanels::packed(&block.panels, block.depths.len(), block.columns.len());
-            let mut part = result.part_mut(0..left.rows, block.columns.clone());
-            left.multiply(0..left.panels(), block.depths.start, right, beginning, &mut part);
+        for block in 0..self.column_blocks() {
+            let mut part = result.part_mut(0..left.rows, self.columns_of(block));
+            self.multiply_block(block, (left, 0..left.panels()), &mut part, accumulate);
         }
     }
 }

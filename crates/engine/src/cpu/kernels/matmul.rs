@@ -47,18 +47,29 @@ impl Product {
             }
             return Ok(());
         }
+        let count = |shape: &[usize]| shape[..split(shape)].iter().product::<usize>();
+        if !self.trans_a && count(sb) == 1 && count(sa) == count(sc) && count(sc) > 1 {
+            // All leading axes are rows of one product.
+            let a = Matrix::dense(a, count(sa) * rows, inner);
+            one(a, dense(b, self.trans_b, inner, columns), c, bias.is_some());
+            return Ok(());
+        }
         let operands = Broadcast::new(&sc[..split(sc)], [&sa[..split(sa)], &sb[..split(sb)]])?;
         c.par_chunks_mut(rows * columns).enumerate().for_each(|(index, c)| {
             let [at_a, at_b] = operands.offsets_of(index);
-            let dense = |data, transposed: bool, rows, columns| match transposed {
-                true => Matrix::dense(data, columns, rows).transposed(),
-                false => Matrix::dense(data, rows, columns),
-            };
             let a = dense(&a[at_a * rows * inner..], self.trans_a, rows, inner);
             let b = dense(&b[at_b * inner * columns..], self.trans_b, inner, columns);
             one(a, b, c, bias.is_some());
         });
         Ok(())
+    }
+}
+
+/// A matrix of `rows × columns`, stored as its transpose if `transposed`.
+fn dense<R>(data: &[R], transposed: bool, rows: usize, columns: usize) -> Matrix<'_, R> {
+    match transposed {
+        true => Matrix::dense(data, columns, rows).transposed(),
+        false => Matrix::dense(data, rows, columns),
     }
 }
 

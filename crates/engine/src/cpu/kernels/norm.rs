@@ -1,8 +1,13 @@
 //! Normalisations: by stored statistics, over trailing axes, over groups of channels, over neighbouring
 //! channels. Means and variances are taken in double precision, in two passes.
+#![allow(unsafe_code)]
 
 use rayon::prelude::*;
 
+use super::broadcast::GRAIN;
+use super::chunks::for_each_chunk;
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
 
 /// Per-channel factor and summand of a batch normalisation.
@@ -44,23 +49,65 @@ impl<R: Real> ScaleShift<R> {
     }
 }
 
+/// Sum of `f` of all elements, in lanes.
+#[inline(always)]
+fn sum_of<R: Real>(x: &[R], f: impl Fn(f64) -> f64) -> f64 {
+    const LANES: usize = 32;
+    let mut lanes = [0.0; LANES];
+    let blocks = x.chunks_exact(LANES);
+    let tail: f64 = blocks.remainder().iter().map(|v| f(v.to_f64())).sum();
+    for block in blocks {
+        for (lane, v) in lanes.iter_mut().zip(block) {
+            *lane += f(v.to_f64());
+        }
+    }
+    lanes.iter().sum::<f64>() + tail
+}
+
 /// Mean and `1/√(variance + ε)`.
+#[inline(always)]
 fn moments<R: Real>(x: &[R], epsilon: f64) -> (f64, f64) {
     let count = x.len() as f64;
-    let mean = x.iter().map(|v| v.to_f64()).sum::<f64>() / count;
-    let variance = x.iter().map(|v| (v.to_f64() - mean).powi(2)).sum::<f64>() / count;
+    let mean = sum_of(x, |v| v) / count;
+    let variance = sum_of(x, |v| (v - mean) * (v - mean)) / count;
     (mean, 1.0 / (variance + epsilon).sqrt())
 }
 
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn normalise_rows<L: Lanes>(
+    epsilon: f64,
+    x: &[L::Scalar],
+    scale: &[L::Scalar],
+    bias: &[L::Scalar],
+    out: &mut [L::Scalar],
+) where
+    L::Scalar: Real,
+{
+    for (out, x) in out.chunks_mut(scale.len()).zip(x.chunks(scale.len())) {
+        let (mean, factor) = moments(x, epsilon);
+        for (((o, x), scale), shift) in out.iter_mut().zip(x).zip(scale).zip(bias) {
+            let normalised = (x.to_f64() - mean) * factor * scale.to_f64() + shift.to_f64();
+            *o = L::Scalar::from_f64(normalised);
+        }
+    }
+}
+
+simd_dispatch!(
+    normalise_rows_at<R: Real>(epsilon: f64, x: &[R], scale: &[R], bias: &[R], out: &mut [R]),
+    normalise_rows
+);
+
 /// Normalises every run of `scale.len()` elements; scale and bias are per element of a run.
 pub(crate) fn layer_norm<R: Real>(epsilon: f64, x: &[R], scale: &[R], bias: Option<&[R]>, out: &mut [R]) {
-    let length = scale.len();
-    out.par_chunks_mut(length).zip(x.par_chunks(length)).for_each(|(out, x)| {
-        let (mean, factor) = moments(x, epsilon);
-        for (i, (o, x)) in out.iter_mut().zip(x).enumerate() {
-            let shift = bias.map_or(0.0, |b| b[i].to_f64());
-            *o = R::from_f64((x.to_f64() - mean) * factor * scale[i].to_f64() + shift);
-        }
+    let zeros = if bias.is_none() { vec![R::ZERO; scale.len()] } else { Vec::new() };
+    let bias = bias.unwrap_or(&zeros);
+    let per_task = (GRAIN / scale.len()).max(1) * scale.len();
+    for_each_chunk(out, per_task, &|task, out| {
+        let x = &x[task * per_task..][..out.len()];
+        // SAFETY: the level is one of this machine.
+        unsafe { normalise_rows_at(SimdLevel::best(), epsilon, x, scale, bias, out) }
     });
 }
 

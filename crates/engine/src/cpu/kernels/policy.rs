@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use monosplit_graph::op::Padding;
-use monosplit_graph::{Error, Node, Op, Result, element_count};
+use monosplit_graph::{Error, Node, Op, Result, Shape, element_count};
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
@@ -13,6 +13,7 @@ use super::epilogue::Epilogue;
 use super::matmul::Product;
 use super::norm::{LocalResponse, ScaleShift};
 use super::packed_convolution::PackedConvolution;
+use super::packed_product::{MIN_ROWS, PackedProduct};
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
@@ -139,16 +140,7 @@ pub(crate) fn choose<R: Real>(
         Op::ConvTranspose { window, groups, output_padding } => {
             convolution.transposed(window, groups, &output_padding)
         }
-        Op::MatMul { trans_a, trans_b } => Ok(Kernel::new("matrix product", move |v, out| {
-            let bias = v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()?;
-            let shape = out.shape;
-            Product { trans_a, trans_b }.run(
-                (v[0].real()?, v[0].shape),
-                (v[1].real()?, v[1].shape),
-                bias,
-                (out.real()?, shape),
-            )
-        })),
+        Op::MatMul { trans_a, trans_b } => matmul((trans_a, trans_b), constants, convolution.inputs),
         Op::BatchNorm { epsilon } => batch_norm(epsilon, constants),
         Op::LayerNorm { axis, epsilon } => Ok(layer_norm(axis, epsilon)),
         Op::GroupNorm { groups, epsilon } => Ok(Kernel::new("group norm", move |v, out| {
@@ -236,6 +228,37 @@ pub(crate) fn choose<R: Real>(
             Ok(())
         })),
     }
+}
+
+/// A product. Known weights are packed here if each sample has enough rows for that to pay.
+fn matmul<R: Real>(
+    (trans_a, trans_b): (bool, bool),
+    constants: &[Option<View<'_, R>>],
+    inputs: &[&Shape],
+) -> Result<Kernel<R>> {
+    fn bias<'a, R: Real>(v: &[View<'a, R>]) -> Result<Option<(&'a [R], &'a [usize])>> {
+        v.get(2).map(|b| Ok((b.real()?, b.shape))).transpose()
+    }
+    let rows = inputs[0].at(1).and_then(|shape| element_count(&shape[..shape.len().saturating_sub(1)]));
+    if let Some(View { shape: &[a, b], data: Slice::Real(weights) }) = constants[1]
+        && constants[0].is_none()
+        && !trans_a
+        && rows.is_some_and(|rows| rows >= MIN_ROWS)
+        && a * b > 0
+    {
+        let packed = PackedProduct::pack(weights, [a, b], trans_b);
+        let run = move |v: &[View<'_, R>], epilogue: Option<&Epilogue<'_, R>>, out: &mut ViewMut<'_, R>| {
+            let shape = out.shape;
+            packed.run(v[0].real()?, bias(v)?, epilogue, (out.real()?, shape))
+        };
+        let kernel = Kernel::named_with_epilogue(|_| "packed matrix product", run);
+        return Ok(Kernel { holds_weights: true, ..kernel });
+    }
+    Ok(Kernel::new("matrix product", move |v, out| {
+        let shape = out.shape;
+        let (a, b) = ((v[0].real()?, v[0].shape), (v[1].real()?, v[1].shape));
+        Product { trans_a, trans_b }.run(a, b, bias(v)?, (out.real()?, shape))
+    }))
 }
 
 fn batch_norm<R: Real>(epsilon: f64, constants: &[Option<View<'_, R>>]) -> Result<Kernel<R>> {

@@ -95,7 +95,7 @@ fn strip<T>(x: &[T], start: usize, m: ReducedView) -> impl Iterator<Item = &T> {
 }
 
 /// Sum of a dense strip in double precision, in lanes.
-fn sum<R: Real>(x: &[R]) -> f64 {
+pub(super) fn sum<R: Real>(x: &[R]) -> f64 {
     const LANES: usize = 8;
     if x.len() < LANES {
         return x.iter().map(|v| v.to_f64()).sum();
@@ -112,7 +112,7 @@ fn sum<R: Real>(x: &[R]) -> f64 {
 }
 
 /// Folds a dense strip in lanes, by a function that is associative and commutative.
-fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
+pub(super) fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
     const LANES: usize = 32;
     let mut lanes = [start; LANES];
     let blocks = x.chunks_exact(LANES);

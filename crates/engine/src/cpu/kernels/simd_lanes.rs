@@ -9,6 +9,8 @@ pub(crate) trait Lanes: Copy {
     const WIDTH: usize;
     /// Rows of a tile of a matrix product whose sums fit the registers: an even number.
     const ROWS: usize;
+    /// Whether the machine multiplies and adds with one rounding.
+    const FUSED: bool;
     /// A vector half as wide, or the same where there is none.
     type Half: Lanes<Scalar = Self::Scalar>;
 
@@ -168,6 +170,7 @@ macro_rules! lanes {
             type Scalar = $real;
             const WIDTH: usize = $width;
             const ROWS: usize = $rows;
+            const FUSED: bool = true;
             type Half = $half;
 
             #[inline(always)]
@@ -380,6 +383,7 @@ macro_rules! portable {
             type Scalar = $real;
             const WIDTH: usize = $width;
             const ROWS: usize = 4;
+            const FUSED: bool = false;
             type Half = Self;
 
             #[inline(always)]

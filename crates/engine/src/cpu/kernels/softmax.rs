@@ -1,13 +1,27 @@
 //! Softmax and its logarithm along an axis, the maximum subtracted first, sums in double precision.
 
+use monosplit_graph::op::Unary;
 use rayon::prelude::*;
 
+use super::broadcast::GRAIN;
+use super::chunks::for_each_chunk;
+use super::elementary::Elementary;
+use super::reduce::{fold_lanes, sum};
 use crate::cpu::real::Real;
 
 /// `out ← eˣ/Σeˣ` along `axis`, or the logarithm of it.
 pub(crate) fn softmax<R: Real>(logarithm: bool, axis: usize, (x, shape): (&[R], &[usize]), out: &mut [R]) {
     let (length, inner) = (shape[axis], shape[axis + 1..].iter().product::<usize>());
     let block = length * inner;
+    if inner == 1 && length > 0 {
+        let rows_per_task = (GRAIN / length).max(1);
+        return for_each_chunk(out, rows_per_task * length, &|task, out| {
+            let x = &x[task * rows_per_task * length..];
+            for (out, x) in out.chunks_exact_mut(length).zip(x.chunks_exact(length)) {
+                softmax_row(logarithm, x, out);
+            }
+        });
+    }
     out.par_chunks_mut(block).zip(x.par_chunks(block)).for_each(|(out, x)| {
         for column in 0..inner {
             let strip = (column..block).step_by(inner);
@@ -26,6 +40,26 @@ pub(crate) fn softmax<R: Real>(logarithm: bool, axis: usize, (x, shape): (&[R], 
             }
         }
     });
+}
+
+/// The same for one row of elements side by side.
+fn softmax_row<R: Real>(logarithm: bool, x: &[R], out: &mut [R]) {
+    let largest = fold_lanes(x, R::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b });
+    out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - largest);
+    let exponentials = |out: &mut [R]| match Elementary::of::<R>(Unary::Exp) {
+        Some(exp) => exp.apply(out),
+        None => out.iter_mut().for_each(|o| *o = o.exp()),
+    };
+    if logarithm {
+        let mut powers = out.to_vec();
+        exponentials(&mut powers);
+        let shift = R::from_f64(sum(&powers).ln());
+        out.iter_mut().for_each(|o| *o = *o - shift);
+    } else {
+        exponentials(out);
+        let scale = R::from_f64(1.0 / sum(out));
+        out.iter_mut().for_each(|o| *o *= scale);
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,293 @@
+//! Exponentials and what is made of them, in single precision: sigmoid, tanh, the error function, GELU, SiLU. Written without
+//! branches, so that loops over them are vectorised; errors are at most two units in the last place (2.5
+//! without fused multiply-add), four for GELU, and more in the tail of its tanh form. Coefficients were printed by `scripts/fit_elementary.py`. Double precision uses the system's functions.
+#![allow(unsafe_code)]
+// Coefficients are single-precision numbers, written with all their digits.
+#![allow(clippy::excessive_precision)]
+
+use monosplit_graph::op::Unary;
+
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
+use crate::cpu::real::Real;
+
+/// `a·b + c`, rounded once where the machine has an instruction for it.
+#[inline(always)]
+fn multiply_add<L: Lanes>(a: f32, b: f32, c: f32) -> f32 {
+    if L::FUSED { a.mul_add(b, c) } else { a * b + c }
+}
+
+/// A polynomial by Horner's rule, the highest coefficient last.
+#[inline(always)]
+fn polynomial<L: Lanes, const N: usize>(x: f32, coefficients: [f32; N]) -> f32 {
+    let mut sum = coefficients[N - 1];
+    for i in (0..N - 1).rev() {
+        sum = multiply_add::<L>(sum, x, coefficients[i]);
+    }
+    sum
+}
+
+#[inline(always)]
+fn limited(x: f32, least: f32, most: f32) -> f32 {
+    let x = if x < least { least } else { x };
+    if x > most { most } else { x }
+}
+
+/// Added to a small number, it leaves the nearest integer in the lowest bits.
+const ROUND: f32 = 12_582_912.0;
+const LN_2: [f32; 2] = [0.693_145_75, 1.428_606_8e-6];
+/// `(eʳ − 1 − r)/r²` for `|r| ≤ ln 2/2`.
+const EXP: [f32; 6] = [0.5, 0.1666666567325592, 0.04166629537940025, 0.008333497680723667, 0.001394476043060422, 0.00019790254009421915];
+
+/// `e^(x + rest)` for a `rest` that is small against `x`, or below one.
+#[inline(always)]
+fn exp_sum<L: Lanes>(x: f32, rest: f32) -> f32 {
+    // Beyond these the result is zero and infinity.
+    let x = limited(x, -105.0, 89.0);
+    let rounded = multiply_add::<L>(x, std::f32::consts::LOG2_E, ROUND);
+    let power = rounded.to_bits().wrapping_sub(ROUND.to_bits()) as i32;
+    let n = rounded - ROUND;
+    // The first part of ln 2 has so few bits that its multiples are exact.
+    let r = multiply_add::<L>(n, -LN_2[0], x) - n * LN_2[1] + rest;
+    let e = multiply_add::<L>(polynomial::<L, 6>(r, EXP), r * r, r) + 1.0;
+    // In two steps, because the power alone may not be a normal number where the result is.
+    let half = power >> 1;
+    let power_of_two = |power: i32| f32::from_bits(((power.wrapping_add(127)) << 23) as u32);
+    e * power_of_two(half) * power_of_two(power.wrapping_sub(half))
+}
+
+#[inline(always)]
+fn exp<L: Lanes>(x: f32) -> f32 {
+    exp_sum::<L>(x, 0.0)
+}
+
+#[inline(always)]
+fn sigmoid<L: Lanes>(x: f32) -> f32 {
+    1.0 / (1.0 + exp::<L>(-x))
+}
+
+/// `(tanh x − x)/x³` in `x²`, for `|x| < 0.625`.
+const TANH: [f32; 6] = [
+    -0.3333333134651184,
+    0.1333320587873459,
+    -0.05394676327705383,
+    0.021700698882341385,
+    -0.008177390322089195,
+    0.0021429548505693674,
+];
+
+#[inline(always)]
+fn tanh<L: Lanes>(x: f32) -> f32 {
+    let (size, square) = (x.abs(), x * x);
+    let small = multiply_add::<L>(polynomial::<L, 6>(square, TANH) * square, x, x);
+    let large = (1.0 - 2.0 / (exp::<L>(2.0 * size) + 1.0)).copysign(x);
+    if size < 0.625 { small } else { large }
+}
+
+/// `e^(x²/2)·Φ(−x)` for `x ≥ 0`, Φ the normal distribution, as a polynomial in `1/(1 + x/4)`.
+const TAIL: [f32; 10] = [
+    -1.9855702703353018e-05,
+    0.10019537061452866,
+    0.09509873390197754,
+    0.12026738375425339,
+    -0.016606483608484268,
+    0.29740217328071594,
+    -0.3248780369758606,
+    0.3884957432746887,
+    -0.1933811604976654,
+    0.033426132053136826,
+];
+
+/// `Φ(−x)` for `x ≥ 0`, the normal distribution, with `x²/2 = square + rest`.
+#[inline(always)]
+fn normal_tail<L: Lanes>(x: f32, square: f32, rest: f32) -> f32 {
+    let t = 1.0 / multiply_add::<L>(limited(x, 0.0, 15.0), 0.25, 1.0);
+    polynomial::<L, 10>(t, TAIL) * exp_sum::<L>(-square, -rest)
+}
+
+/// The square of a number as a sum of two: its leading bits squared, which is exact, and the rest.
+#[inline(always)]
+fn square(x: f32) -> (f32, f32) {
+    let head = f32::from_bits(x.to_bits() & 0xFFFF_F000);
+    (head * head, (x - head) * (x + head))
+}
+
+#[inline(always)]
+fn gelu<L: Lanes>(x: f32) -> f32 {
+    let size = x.abs();
+    let (head, rest) = square(limited(size, 0.0, 15.0));
+    let tail = normal_tail::<L>(size, 0.5 * head, 0.5 * rest);
+    x * if x < 0.0 { tail } else { 1.0 - tail }
+}
+
+/// `erf(x)/x − 1` in `x²`, for `|x| < 0.75`.
+const ERF: [f32; 7] = [
+    0.12837916612625122,
+    -0.37612637877464294,
+    0.1128377839922905,
+    -0.02686474286019802,
+    0.0052166897803545,
+    -0.0008355365716852248,
+    9.461258741794154e-05,
+];
+
+#[inline(always)]
+fn erf<L: Lanes>(x: f32) -> f32 {
+    let size = x.abs();
+    let small = multiply_add::<L>(polynomial::<L, 7>(x * x, ERF), x, x);
+    let (head, rest) = square(limited(size, 0.0, 10.0));
+    let tail = normal_tail::<L>(size * std::f32::consts::SQRT_2, head, rest);
+    let large = (1.0 - 2.0 * tail).copysign(x);
+    if size < 0.75 { small } else { large }
+}
+
+#[inline(always)]
+fn gelu_tanh<L: Lanes>(x: f32) -> f32 {
+    const FACTOR: f32 = 1.595_769_1;
+    let inner = FACTOR * multiply_add::<L>(0.044715 * x * x, x, x);
+    x / (1.0 + exp::<L>(-inner))
+}
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn apply<L: Lanes>(function: Elementary, y: &mut [L::Scalar])
+where
+    L::Scalar: Real,
+{
+    let Some(y) = L::Scalar::single(y) else { return };
+    match function {
+        Elementary::Exp => y.iter_mut().for_each(|y| *y = exp::<L>(*y)),
+        Elementary::Sigmoid => y.iter_mut().for_each(|y| *y = sigmoid::<L>(*y)),
+        Elementary::Silu => y.iter_mut().for_each(|y| *y /= 1.0 + exp::<L>(-*y)),
+        Elementary::Tanh => y.iter_mut().for_each(|y| *y = tanh::<L>(*y)),
+        Elementary::Erf => y.iter_mut().for_each(|y| *y = erf::<L>(*y)),
+        Elementary::Gelu => y.iter_mut().for_each(|y| *y = gelu::<L>(*y)),
+        Elementary::GeluTanh => y.iter_mut().for_each(|y| *y = gelu_tanh::<L>(*y)),
+    }
+}
+
+simd_dispatch!(apply_at<R: Real>(function: Elementary, y: &mut [R]), apply);
+
+/// The functions that are vectorised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Elementary {
+    Exp,
+    Sigmoid,
+    Silu,
+    Tanh,
+    Erf,
+    Gelu,
+    GeluTanh,
+}
+
+impl Elementary {
+    /// The vectorised form of a function of numbers of type `R`, if there is one.
+    pub(crate) fn of<R: Real>(unary: Unary) -> Option<Self> {
+        let function = match unary {
+            Unary::Exp => Elementary::Exp,
+            Unary::Sigmoid => Elementary::Sigmoid,
+            Unary::Silu => Elementary::Silu,
+            Unary::Tanh => Elementary::Tanh,
+            Unary::Erf => Elementary::Erf,
+            Unary::Gelu => Elementary::Gelu,
+            Unary::GeluTanh => Elementary::GeluTanh,
+            _ => return None,
+        };
+        R::single(&mut []).map(|_| function)
+    }
+
+    /// `y ← f(y)` for single-precision numbers.
+    pub(crate) fn apply<R: Real>(self, y: &mut [R]) {
+        // SAFETY: the level is one of this machine.
+        unsafe { apply_at(SimdLevel::best(), self, y) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::erf as double;
+    use super::*;
+
+    fn exact(function: Elementary, x: f64) -> f64 {
+        match function {
+            Elementary::Exp => x.exp(),
+            Elementary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
+            Elementary::Silu => x / (1.0 + (-x).exp()),
+            Elementary::Tanh => x.tanh(),
+            Elementary::Erf => double::erf(x),
+            Elementary::Gelu => 0.5 * x * double::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
+            Elementary::GeluTanh => {
+                x / (1.0 + (-2.0 * (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x)).exp())
+            }
+        }
+    }
+
+    /// The distance between single-precision numbers of this size.
+    fn unit(x: f64) -> f64 {
+        let power = f64::from_bits(x.to_bits() & 0x7FF0_0000_0000_0000);
+        power * f32::EPSILON as f64
+    }
+
+    const ALL: [Elementary; 7] = [
+        Elementary::Exp,
+        Elementary::Sigmoid,
+        Elementary::Silu,
+        Elementary::Tanh,
+        Elementary::Erf,
+        Elementary::Gelu,
+        Elementary::GeluTanh,
+    ];
+
+    /// Against the definitions in double precision, at numbers of every size.
+    #[test]
+    fn errors_are_two_units_in_the_last_place() {
+        let step = if cfg!(miri) { 100_003_007 } else { 4001 };
+        for level in SimdLevel::all() {
+            for function in ALL {
+                let x: Vec<f32> =
+                    (0..u32::MAX).step_by(step).map(f32::from_bits).filter(|x| x.abs() < 80.0).collect();
+                let mut found = x.clone();
+                // SAFETY: the level is one of this machine.
+                unsafe { apply_at(level, function, &mut found) };
+                let mut worst = (0.0, 0.0);
+                for (&x, &y) in x.iter().zip(&found) {
+                    let exact = exact(function, x as f64);
+                    // Near the smallest normal numbers, factors of the result may have fewer digits.
+                    let error = (y as f64 - exact).abs() / unit(exact);
+                    if error > worst.0 && exact.abs() > 64.0 * f32::MIN_POSITIVE as f64 {
+                        worst = (error, x);
+                    }
+                }
+                let bound = match function {
+                    Elementary::Gelu => 4.0,
+                    Elementary::GeluTanh => 250.0,
+                    _ if level == SimdLevel::Portable => 2.5,
+                    _ => 2.0,
+                };
+                assert!(worst.0 <= bound, "{level:?} {function:?}: {worst:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn extremes_and_nan_are_those_of_the_definitions() {
+        let mut y = [f32::NEG_INFINITY, -200.0, 0.0, 200.0, f32::INFINITY, f32::NAN];
+        Elementary::Exp.apply(&mut y);
+        assert_eq!(&y[..5], &[0.0, 0.0, 1.0, f32::INFINITY, f32::INFINITY]);
+        assert!(y[5].is_nan());
+        for (function, expected) in
+            [(Elementary::Sigmoid, [0.0, 1.0]), (Elementary::Tanh, [-1.0, 1.0]), (Elementary::Erf, [-1.0, 1.0])]
+        {
+            let mut y = [f32::NEG_INFINITY, f32::INFINITY, f32::NAN];
+            function.apply(&mut y);
+            assert_eq!(&y[..2], &expected, "{function:?}");
+            assert!(y[2].is_nan(), "{function:?}");
+        }
+        for function in [Elementary::Silu, Elementary::Gelu, Elementary::GeluTanh] {
+            let mut y = [-1e30, 1e30f32, f32::NAN];
+            function.apply(&mut y);
+            assert!(y[0] == 0.0 && y[1] == 1e30 && y[2].is_nan(), "{function:?} {y:?}");
+        }
+    }
+}

@@ -50,6 +50,8 @@ def main():
     show("TANH", fit(tanh, 1e-9, 0.625**2, 5, lambda z: z * root(z) / mpmath.tanh(root(z))))
     erf = lambda z: mpmath.erf(root(z)) / root(z) - 1
     show("ERF", fit(erf, 1e-9, 0.75**2, 6, lambda z: root(z) / mpmath.erf(root(z))))
+    centre = lambda z: mpmath.erf(root(z / 2)) / root(z) / 2
+    show("CENTRE", fit(centre, 1e-9, 1.0, 6, lambda z: root(z) / (0.5 - root(z) * centre(z))))
     mills = lambda x: mpmath.exp(x * x / 2) * mpmath.erfc(x / root(2)) / 2
     at = lambda t: mills((1 / t - 1) * 4)
     show("TAIL", fit(at, 1 / (1 + 14.5 / 4), 1.0, 9, lambda t: 1 / at(t)))

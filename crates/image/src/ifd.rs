@@ -82,11 +82,11 @@ impl<'a> Directory<'a> {
         self.big_endian
     }
 
-    /// The values of a tag of unsigned numbers; `None` where the tag is absent.
-    pub(crate) fn unsigned(&self, tag: u16) -> Result<Option<Vec<u64>>> {
+    /// The first `most` values of a tag of unsigned numbers; `None` where the tag is absent.
+    pub(crate) fn unsigned(&self, tag: u16, most: usize) -> Result<Option<Vec<u64>>> {
         let Some(entry) = self.entries.get(&tag) else { return Ok(None) };
         let width = entry.width.ok_or_else(|| corrupt(&format!("tag {tag} does not hold whole numbers")))?;
-        Ok(Some(entry.values.chunks_exact(width).map(|value| self.decoded(value)).collect()))
+        Ok(Some(entry.values.chunks_exact(width).take(most).map(|value| self.decoded(value)).collect()))
     }
 
     fn number(&self, at: usize, width: usize) -> Result<usize> {

@@ -35,7 +35,7 @@ impl Orientation {
 
     /// What the tags of a TIFF file say.
     pub(crate) fn of_directory(directory: &Directory<'_>) -> Option<Self> {
-        match directory.unsigned(ORIENTATION).ok()??[..] {
+        match directory.unsigned(ORIENTATION, 2).ok()??[..] {
             [value] => Orientation::new(value),
             _ => None,
         }

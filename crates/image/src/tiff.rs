@@ -15,6 +15,8 @@ use crate::palette::Palette;
 use layout::{Colours, Layout};
 
 const COLOUR_MAP: u16 = 320;
+/// The values of the largest palette: three for each number of 16 bits.
+const MAX_COLOURS: usize = 3 << 16;
 
 /// Decodes the first page of a TIFF file.
 pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
@@ -25,7 +27,9 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
         Colours::Grey { inverted } => grey(&samples, inverted),
         Colours::GreyAlpha => DecodedPixels::Rgba(repeated(&samples)),
         Colours::Palette => {
-            let map = directory.unsigned(COLOUR_MAP)?.ok_or_else(|| corrupt("it lacks its palette"))?;
+            let map = directory
+                .unsigned(COLOUR_MAP, MAX_COLOURS)?
+                .ok_or_else(|| corrupt("it lacks its palette"))?;
             palette(&map, layout.bits).pixels(&samples, false)
         }
         Colours::Rgb => DecodedPixels::Rgb(samples),

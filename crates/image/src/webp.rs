@@ -20,7 +20,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     let samples = if decoder.has_alpha() { 4 } else { 3 };
     // The decoder works on four samples a pixel whatever it hands over.
     checked_expansion(width, height, 4, bytes.len())?;
-    check_sizes(bytes.get(12..).unwrap_or_default(), (width, height))?;
+    check_sizes(bytes.get(12..).unwrap_or_default(), (width, height), false)?;
     decoder.set_memory_limit(MAX_METADATA);
     let exif = decoder.exif_metadata().ok().flatten();
     let xmp = decoder.xmp_metadata().ok().flatten();
@@ -36,13 +36,14 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     Ok(Decoded::new(width, height, pixels).oriented(orientation))
 }
 
-/// Checks that what is coded has the size that is announced: the decoder makes room for the size inside a coded frame before
+/// Checks that what is coded, of a picture or of a frame of it, has the size that is announced: the decoder makes room for the size inside a coded frame before
 /// it compares the two, and where the frame has alpha it does not compare them at all.
-fn check_sizes(chunks: &[u8], (width, height): (usize, usize)) -> Result<()> {
+fn check_sizes(chunks: &[u8], (width, height): (usize, usize), is_frame: bool) -> Result<()> {
     for (kind, content) in Chunks(chunks) {
         let found = match kind {
             b"VP8 " => lossy_size(content),
             b"VP8L" => lossless_size(content),
+            b"ANMF" if is_frame => return Err(corrupt("a frame holds another frame")),
             b"ANMF" => {
                 let side = |at: usize| {
                     content
@@ -56,7 +57,7 @@ fn check_sizes(chunks: &[u8], (width, height): (usize, usize)) -> Result<()> {
                 if frame.0 > width || frame.1 > height {
                     return Err(corrupt("a frame is larger than the picture"));
                 }
-                check_sizes(content.get(16..).unwrap_or_default(), frame)?;
+                check_sizes(content.get(16..).unwrap_or_default(), frame, true)?;
                 continue;
             }
             _ => continue,

@@ -100,16 +100,16 @@ pub(super) struct Layout {
 impl Layout {
     pub(super) fn read(directory: &Directory<'_>, available: usize) -> Result<Layout> {
         let one =
-            |tag: u16| Ok::<_, Error>(directory.unsigned(tag)?.and_then(|values| values.first().copied()));
+            |tag: u16| Ok::<_, Error>(directory.unsigned(tag, 1)?.and_then(|values| values.first().copied()));
         let side = |value: Option<u64>| usize::try_from(value.unwrap_or(0)).unwrap_or(usize::MAX);
         let (width, height) = (side(one(WIDTH)?), side(one(HEIGHT)?));
         let samples = side(Some(one(SAMPLES)?.unwrap_or(1)));
         if !(1..=MAX_SAMPLES).contains(&samples) {
             return Err(unsupported(&format!("a TIFF of {samples} samples a pixel")));
         }
-        let bits = bits(directory.unsigned(BITS)?.as_deref().unwrap_or(&[1]))?;
-        let format = format(directory.unsigned(SAMPLE_FORMAT)?.as_deref().unwrap_or(&[1]))?;
-        let extra = directory.unsigned(EXTRA_SAMPLES)?.and_then(|extra| extra.first().copied());
+        let bits = bits(directory.unsigned(BITS, MAX_SAMPLES)?.as_deref().unwrap_or(&[1]))?;
+        let format = format(directory.unsigned(SAMPLE_FORMAT, MAX_SAMPLES)?.as_deref().unwrap_or(&[1]))?;
+        let extra = one(EXTRA_SAMPLES)?;
         let colours = colours(one(PHOTOMETRIC)?, samples, extra, (bits, format))?;
         let bytes_per_sample = bits.div_ceil(8);
         checked_expansion(width, height, (samples * bytes_per_sample).max(4), available)?;
@@ -132,8 +132,18 @@ impl Layout {
         if chunks > MAX_CHUNKS {
             return Err(unsupported(&format!("the TIFF is cut into {chunks} pieces")));
         }
-        let list =
-            |tag| directory.unsigned(tag)?.ok_or_else(|| corrupt("the places of its pixels are missing"));
+        let separate_planes = samples > 1 && one(PLANES)? == Some(2);
+        let pieces = if separate_planes { chunks * samples } else { chunks };
+        let list = |tag| {
+            let values = directory.unsigned(tag, pieces)?;
+            values.ok_or_else(|| corrupt("the places of its pixels are missing"))
+        };
+        let (offsets, lengths) = (list(offsets)?, list(lengths)?);
+        // Pieces that share bytes of the file could be far more to read than the file is long.
+        let packed = lengths.iter().fold(0, |sum: u64, &length| sum.saturating_add(length));
+        if packed > available as u64 {
+            return Err(corrupt("its strips or tiles are longer than the file"));
+        }
         Ok(Layout {
             width,
             height,
@@ -145,11 +155,11 @@ impl Layout {
             compression: compression(one(COMPRESSION)?)?,
             has_predictor: predictor(one(PREDICTOR)?, bits, format)?,
             reversed_bits: one(FILL_ORDER)? == Some(2),
-            separate_planes: samples > 1 && one(PLANES)? == Some(2),
+            separate_planes,
             chunk,
             tiled,
-            offsets: list(offsets)?,
-            lengths: list(lengths)?,
+            offsets,
+            lengths,
         })
     }
 }

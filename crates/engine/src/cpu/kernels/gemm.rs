@@ -157,10 +157,14 @@ impl<R: Real> LhsPanels<R> {
         let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
         let mut data = vec![R::ZERO; Self::length(level, rows, depth)];
         let panels = rows.div_ceil(height);
-        parallel_for_chunks(&mut data[..panels * height * depth], (height * depth).max(1), |panel, target| {
-            let first = panel * height;
-            interleave(matrix.rows(first, height.min(rows - first)), height, target);
-        });
+        parallel_for_chunks(
+            &mut data[..panels * height * depth],
+            (height * depth).max(1),
+            |panel, target| {
+                let first = panel * height;
+                interleave(matrix.rows(first, height.min(rows - first)), height, target);
+            },
+        );
         LhsPanels { level, rows, depth, data }
     }
 

@@ -148,6 +148,10 @@ impl<'g> FeatureMaps<'g> {
             axes.iter().map(|&axis| shape.fixed_at(axis)).collect::<Option<Vec<usize>>>()
         };
         let image = &self.graph.node(self.image).shape;
+        // Samples come first: heads stacked before them are no places.
+        if shape.dims().first() != image.dims().first() {
+            return None;
+        }
         let across: Vec<usize> = (1..image.rank()).filter(|&axis| axis != axes.image_channels).collect();
         let (own, whole) = (lengths(shape, &positions)?, lengths(image, &across)?);
         if own.iter().all(|&length| length == 1) {
@@ -173,12 +177,27 @@ impl<'g> FeatureMaps<'g> {
         axes.iter().all(|&axis| read[axis].start <= dropped && read[axis].end == length(axis))
     }
 
+    /// Which values are the image itself, its elements at most in another order or shape.
+    fn moved_image(&self) -> Vec<bool> {
+        let mut moved = vec![false; self.graph.len()];
+        moved[self.image.index()] = true;
+        for (id, node) in self.graph.nodes().filter(|(_, node)| matches!(node.op.role(), Role::Movement(_))) {
+            moved[id.index()] = node.inputs.first().is_some_and(|input| moved[input.index()]);
+        }
+        moved
+    }
+
     /// The last feature map: behind activations and residual additions, and before pooling. Where a network has several
     /// branches up to its end, it is the last normalised tokens of one of them.
     fn last(&self) -> Option<ChosenLayer> {
+        let moved = self.moved_image();
         let is_features = |id: &&NodeId| {
             let role = self.graph.node(**id).op.role();
-            !matches!(role, Role::Pooling | Role::Reduction | Role::Resampling | Role::Softmax | Role::Source)
+            let is_map = !matches!(
+                role,
+                Role::Pooling | Role::Reduction | Role::Resampling | Role::Softmax | Role::Source
+            );
+            is_map && !moved[id.index()]
         };
         match self.bottlenecks.iter().rfind(is_features) {
             Some(&last) => self.described(last, LAST),

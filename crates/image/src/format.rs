@@ -76,7 +76,7 @@ pub fn is_picture_name(path: &Path) -> bool {
 
 /// Whether a file or folder is hidden: its name begins with a dot, as that of the companions that macOS leaves
 /// beside pictures (`._cat.jpg`).
-pub(crate) fn is_hidden(path: &Path) -> bool {
+pub fn is_hidden(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'))
 }
 

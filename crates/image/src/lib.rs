@@ -41,7 +41,7 @@ mod webp;
 pub use decoded::{OrientationChoice, ReadOptions};
 pub use encode::{Pixels, encode_png, write_png};
 pub use folder::PictureFolder;
-pub use format::{PictureFormat, is_picture_name};
+pub use format::{PictureFormat, is_hidden, is_picture_name};
 pub use idx::IdxArray;
 pub use picture::{MAX_BYTES, MAX_SIDE, Picture};
 pub use preprocess::{Batch, Channels, Prepared, Preprocess, Resize, Scale};

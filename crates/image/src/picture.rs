@@ -144,8 +144,8 @@ pub(crate) fn checked_area(width: usize, height: usize, bytes_per_pixel: usize) 
     match bytes {
         Some(bytes) if width.max(height) <= MAX_SIDE && bytes <= MAX_BYTES => Ok(bytes),
         _ => Err(Error::unsupported(format!(
-            "a picture of {width}×{height} pixels is beyond the limits of {MAX_SIDE} pixels a side and {} MiB; \
-             scale it down first",
+            "a picture of {width}×{height} pixels is beyond the limits of {MAX_SIDE} pixels a side and {} MiB at \
+             {bytes_per_pixel} bytes a pixel; scale it down first",
             MAX_BYTES >> 20
         ))),
     }

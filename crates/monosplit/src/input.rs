@@ -301,7 +301,10 @@ impl ModelInput {
         }
         finite(&tensor)?;
         self.check_integers(&tensor)?;
-        Ok(tensor)
+        match (self.kind, tensor.kind()) {
+            (Kind::Float, Kind::Int) => Tensor::new(tensor.shape(), tensor.to_f64().into_vec()),
+            _ => Ok(tensor),
+        }
     }
 
     /// An error if the file's input holds integers and a value is none, or lies outside their range.

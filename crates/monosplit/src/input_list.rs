@@ -52,7 +52,8 @@ impl InputList {
                 folder.display(),
                 endings.join(", ")
             ));
-            return Err(if found.unread_folders.is_empty() { error } else { error.hint(RECURSIVE) });
+            let helps = !recursive && !found.unread_folders.is_empty();
+            return Err(if helps { error.hint(RECURSIVE) } else { error });
         }
         found.pictures.iter().for_each(monosplit_graph::keep);
         self.files.extend(found.pictures.into_iter().map(InputFile::Picture));

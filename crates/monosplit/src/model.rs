@@ -153,7 +153,8 @@ impl Model {
         let first = original.inputs().first().copied();
         let real = first.map_or(Ok(None), |input| with_real_input(&original, input))?;
         let mut chosen = real.as_ref().unwrap_or(&original).clone();
-        if let Some(name) = &options.output {
+        let is_output = |word: &&String| original.outputs().iter().any(|output| output.name == **word);
+        if let Some(name) = options.output.as_ref().or(options.output_word.as_ref().filter(is_output)) {
             choose_output(&mut chosen, name).map_err(|error| error.context(&origin))?;
         }
         let mut wanted = options.canonical;

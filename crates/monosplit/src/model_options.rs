@@ -92,6 +92,7 @@ pub struct ModelOptions {
     pub(crate) optional_inputs: bool,
     pub(crate) open_batch: bool,
     pub(crate) output: Option<String>,
+    pub(crate) output_word: Option<String>,
 }
 
 impl Default for ModelOptions {
@@ -103,6 +104,7 @@ impl Default for ModelOptions {
             optional_inputs: false,
             open_batch: false,
             output: None,
+            output_word: None,
         }
     }
 }
@@ -159,6 +161,7 @@ impl ModelOptions {
     #[must_use]
     pub fn output(mut self, choice: OutputChoice) -> Self {
         self.output = choice.name;
+        self.output_word = choice.word;
         self.canonical.logits = !choice.probabilities;
         self
     }

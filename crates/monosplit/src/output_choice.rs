@@ -3,7 +3,8 @@
 use std::convert::Infallible;
 use std::str::FromStr;
 
-/// The scores that are run and explained. As text: `NAME`, `logit`, `probability`, `NAME,logit` or `NAME,probability`.
+/// The scores that are run and explained. As text: `NAME`, `logit`, `probability`, `NAME,logit` or `NAME,probability`. An output
+/// called `logits` or the like is found by that name alone.
 ///
 /// ```
 /// use monosplit::OutputChoice;
@@ -18,6 +19,8 @@ use std::str::FromStr;
 pub struct OutputChoice {
     /// The output; the first if there is none.
     pub name: Option<String>,
+    /// The word for a kind of score that stood alone. An output of that name is meant if there is one.
+    pub word: Option<String>,
     /// Whether scores are the probabilities of a final softmax or sigmoid, rather than the logits that enter it.
     pub probabilities: bool,
 }
@@ -32,10 +35,10 @@ impl FromStr for OutputChoice {
             _ => None,
         };
         if let Some(probabilities) = kind(text) {
-            return Ok(OutputChoice { name: None, probabilities });
+            return Ok(OutputChoice { name: None, word: Some(text.trim().to_owned()), probabilities });
         }
         let split = text.rsplit_once(',').and_then(|(name, word)| Some((name, kind(word)?)));
         let (name, probabilities) = split.unwrap_or((text, false));
-        Ok(OutputChoice { name: Some(name.to_owned()), probabilities })
+        Ok(OutputChoice { name: Some(name.to_owned()), word: None, probabilities })
     }
 }

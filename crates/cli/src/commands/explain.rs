@@ -58,8 +58,9 @@ there are several, --method and --layer pick one.
 
 Numbers too large for single precision are written without their power of two, which is printed.
 
-Without options: SplitCAM of stream g at the input of the last convolution that looks at more than
-one place, for the class with the highest score, α = 0.4.")]
+Without options: SplitCAM of stream g at what enters the last layer that mixes places (in most
+networks the last convolution that looks at more than one place), for the class with the highest
+score, α = 0.4.")]
 pub(crate) struct Explain {
     /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
     /// pictures, .npy and .npz batches, or - for one of these on standard input.
@@ -131,7 +132,7 @@ impl Explain {
         }
         let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let chosen = choice.resolve(&ValueBounds::of(preprocess.as_ref())?)?;
+        let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?)?;
         let mut reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
         // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));

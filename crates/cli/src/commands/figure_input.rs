@@ -63,7 +63,7 @@ impl FigureInputArgs {
         let sources = self.preprocessing.inputs.list(inputs)?;
         let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let bounds = ValueBounds::of(preprocess.as_ref())?;
+        let bounds = ValueBounds::of_inputs(&model, preprocess.as_ref())?;
         let (labels, score_kind) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;
         scores_remark(&model).iter().for_each(|remark| note(remark));

@@ -33,9 +33,11 @@ impl InputArgs {
         let list = InputList::of(paths, self.recursive)?;
         if let Some(first) = list.unread_folders.first() {
             let first = first.display();
+            // What even --recursive passes over are links, which could lead round in circles, and the depths of a tree.
+            let why = if self.recursive { "links are not followed" } else { "--recursive does" };
             note(&match list.unread_folders.len() {
-                1 => format!("the folder {first} was not looked into; --recursive does"),
-                n => format!("{n} folders were not looked into, {first} first; --recursive does"),
+                1 => format!("the folder {first} was not looked into; {why}"),
+                n => format!("{n} folders were not looked into, {first} first; {why}"),
             });
         }
         Ok(list.files)

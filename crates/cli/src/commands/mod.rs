@@ -243,7 +243,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     let command = invocation.line.command.as_ref();
     OutputStyle { quiet: invocation.line.quiet, plain: invocation.line.no_color }.settle();
     if let Err(error) = crate::logging::install(invocation.line.verbose) {
-        return complain(&text(&error));
+        return Refusal::Mistake(text(&error)).report(&arguments);
     }
     crate::logging::describe_program(&arguments);
     invocation.remark.iter().for_each(|remark| note(remark));

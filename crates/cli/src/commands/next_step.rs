@@ -12,7 +12,7 @@ use super::network_input::NetworkInput;
 use super::{Command, CommandLine, is_written};
 
 /// The options that say how a network and its pictures are read. The next command needs them too.
-const READING: [&str; 15] = [
+const READING: [&str; 18] = [
     "output",
     "arch",
     "weights",
@@ -28,18 +28,18 @@ const READING: [&str; 15] = [
     "std",
     "bgr",
     "scale",
+    "orientation",
+    "background",
+    "recursive",
 ];
 
 /// Those of them that concern the network.
 const NETWORK: [&str; 5] = ["arch", "weights", "input-shape", "no-transform-input", "output"];
 
-/// The suggestion after `command`, which was given as `arguments`; none beside JSON and for commands that shells read.
+/// The suggestion after `command`, which was given as `arguments`; none for commands that shells read.
 pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
     let words: Vec<String> =
         arguments.iter().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
-    if words.iter().any(|word| word == "--json") {
-        return None;
-    }
     let (mut line, mut does) = suggestion(command)?;
     let (written, read) = sorted(command, arguments);
     // A compiled file can be compared by any method, but `explain` shows only the maps it holds.

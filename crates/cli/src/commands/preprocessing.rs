@@ -24,7 +24,7 @@ pub(crate) struct PreprocessingArgs {
     values: ValueArgs,
 
     /// Which way up a picture is: upright (turned as its EXIF orientation says, as people see
-    /// it) or ignore (as it is stored, as Pillow and torchvision open it).
+    /// it) or ignore (as Pillow and torchvision open it: as it is stored, TIFF files excepted).
     #[arg(
         long,
         value_name = "HOW",
@@ -82,7 +82,7 @@ pub(crate) struct ValueArgs {
     ///   unit          the same crop, RGB in 0 … 1
     ///   none          the same crop, RGB in 0 … 255 as in the file
     /// For a network of another size the scaling keeps its ratio to the crop (146 around 128).
-    /// [default: what the file says, as one written by `monosplit train` does; else bytes or
+    /// [default: what the file says, as one written by `monosplit train` does; else none or
     /// unit for a network that reads bytes or scales its input itself; else imagenet]
     #[arg(long, value_name = "NAME", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     preset: Option<Preset>,

@@ -46,10 +46,11 @@ has the name of the network's input. Pictures are turned upright and brought to 
 exactly as torchvision does it, except that one which has that size already goes in as it is;
 --preset, --fit and the options below them say how.
 
-Probabilities are the softmax of the logits. If the network itself ends in a softmax, that one is
-taken off first, so that it is not applied twice; a note says so. Of a network with several outputs
-the first is used. A network written down for a certain batch size runs on any number of inputs.
-In one written down in training mode the samples of a batch depend on each other; a note says so.")]
+Probabilities are the softmax of the logits. If the network itself ends in a softmax or a sigmoid
+over classes, that one is taken off first, so that it is not applied twice; a note says so. Of a
+network with several outputs the first is used, or the one that --output names. A network written
+down for a certain batch size runs on any number of inputs. In one written down in training mode
+the samples of a batch depend on each other; a note says so.")]
 pub(crate) struct RunCommand {
     /// The network, an ONNX file (not with --arch), then what to run it on.
     #[arg(value_name = "MODEL INPUT")]

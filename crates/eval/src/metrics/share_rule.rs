@@ -7,6 +7,9 @@ use crate::case_arrays::{MeasureError, undefined};
 /// What is said behind a quotient that is no share.
 pub(crate) const NO_SHARE_REASON: &str = " of the map lies on the object, which is no share of it";
 
+/// How far rounding may take a share beyond 0 or 1.
+const ROUNDING: f64 = 1e-9;
+
 /// When `Σ_{i in the mask} a_i / Σ_i a_i` is defined. In a map of both signs the denominator can vanish although the map does
 /// not; the quotient then says nothing, whichever sign it has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,6 +38,9 @@ impl ShareRule {
             ShareRule::AtMostOne => (f64::NEG_INFINITY, 1.0),
             ShareRule::Ratio => (f64::NEG_INFINITY, f64::INFINITY),
         };
+        // A stabilised denominator or a rounded sum moves a share of nothing or of everything across the end.
+        let rounded = quotient.clamp(low, high);
+        let quotient = if (quotient - rounded).abs() <= ROUNDING { rounded } else { quotient };
         match quotient {
             quotient if !quotient.is_finite() => Err(undefined("the map adds up to nothing")),
             quotient if quotient < low || quotient > high => {
@@ -65,6 +71,8 @@ mod tests {
                 assert!((object + background - 1.0).abs() < 1e-12);
             }
         }
+        // The whole of a negative map on the object, with a stabiliser that was added to the denominator.
+        assert_eq!(ShareRule::Share.quotient(-5.0, -5.0 + 1e-12).ok(), Some(1.0));
         assert!(ShareRule::AtMostOne.quotient(1.0, -0.1).is_ok());
         assert!(ShareRule::AtMostOne.quotient(1.0, 0.1).is_err());
         assert!(ShareRule::Ratio.quotient(1.0, 0.1).is_ok());

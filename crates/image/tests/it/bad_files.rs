@@ -106,3 +106,68 @@ fn damaged_files_do_not_panic() {
     println!("{refused} refused, {read} read all the same");
     assert!(refused > 0);
 }
+
+/// A review's finding: frames within frames, each a call deeper, overflowed the stack.
+#[test]
+fn frames_of_a_webp_within_frames_are_refused() {
+    let mut nested = Vec::new();
+    for _ in 0..20_000 {
+        let mut frame = b"ANMF".to_vec();
+        frame.extend(((nested.len() + 16) as u32).to_le_bytes());
+        frame.extend([0; 16]);
+        // Frames are written from the inside; the length of all is that of the outermost.
+        frame.append(&mut nested);
+        nested = frame;
+        if nested.len() > 400_000 {
+            break;
+        }
+    }
+    let mut file = b"RIFF\0\0\0\0WEBPVP8X".to_vec();
+    file.extend([10, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    file.extend(b"ANIM\x06\0\0\0\0\0\0\0\0\0");
+    file.extend(nested);
+    let length = (file.len() - 8) as u32;
+    file[4..8].copy_from_slice(&length.to_le_bytes());
+    let error = Picture::decode(&file).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Malformed, "{error}");
+}
+
+/// A review's finding: many tiles that share the same bytes were read one by one, minutes for a file of megabytes.
+#[test]
+fn pieces_of_a_tiff_that_share_bytes_are_refused() {
+    let (side, shared) = (64u32, 4096u32);
+    let tiles = side * side;
+    let mut file = b"II*\0\x08\0\0\0".to_vec();
+    let entries = [
+        (256u16, 4u16, 1, side),
+        (257, 4, 1, side),
+        (258, 3, 1, 8),
+        (259, 3, 1, 1),
+        (262, 3, 1, 1),
+        (266, 3, 1, 2),
+        (322, 4, 1, 1),
+        (323, 4, 1, 1),
+        (324, 4, tiles, 0),
+        (325, 4, tiles, 0),
+    ];
+    let lists = 8 + 2 + entries.len() as u32 * 12 + 4;
+    file.extend((entries.len() as u16).to_le_bytes());
+    for (tag, kind, count, value) in entries {
+        let value = match tag {
+            324 => lists,
+            325 => lists + 4 * tiles,
+            _ => value,
+        };
+        file.extend(tag.to_le_bytes());
+        file.extend(kind.to_le_bytes());
+        file.extend(u32::to_le_bytes(count));
+        file.extend(value.to_le_bytes());
+    }
+    file.extend([0; 4]);
+    for value in [lists + 8 * tiles, shared] {
+        (0..tiles).for_each(|_| file.extend(value.to_le_bytes()));
+    }
+    file.extend(vec![7; shared as usize]);
+    let error = Picture::decode(&file).unwrap_err();
+    assert!(error.to_string().contains("longer than the file"), "{error}");
+}

@@ -21,6 +21,8 @@ use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Hint, Result};
 use monosplit_image::Preprocess;
 
+use crate::model::Model;
+
 #[cfg(feature = "eval")]
 pub(crate) use control::mask_count;
 pub use monosplit_graph::Options;
@@ -297,6 +299,17 @@ pub struct ValueBounds {
 }
 
 impl ValueBounds {
+    /// The bounds that preprocessing gives to pictures, or those of the bytes that the network reads.
+    pub fn of_inputs(model: &Model, preprocess: Option<&Preprocess>) -> Result<Self> {
+        let integers = model.integer_input().filter(|_| preprocess.is_none()).map(|input| input.range);
+        match integers.filter(|(low, high)| high.saturating_sub(*low) <= i64::from(u8::MAX)) {
+            Some((low, high)) => {
+                Ok(ValueBounds { options: vec![("low", low.to_string()), ("high", high.to_string())] })
+            }
+            None => ValueBounds::of(preprocess),
+        }
+    }
+
     /// The bounds that preprocessing gives to images; none are known without it.
     pub fn of(preprocess: Option<&Preprocess>) -> Result<Self> {
         let Some(preprocess) = preprocess else { return Ok(ValueBounds::default()) };

@@ -1,5 +1,6 @@
 //! Tests of the library through its public interface, in one binary because each binary links all crates.
 
+mod chosen_output;
 mod default_layers;
 mod op_cases;
 mod picture_explainer;

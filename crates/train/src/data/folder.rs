@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use monosplit_graph::{CsvRecord, Error, Noise, Result, open_csv};
-use monosplit_image::{Picture, is_picture_name};
+use monosplit_image::{Picture, is_hidden, is_picture_name};
 
 use super::{Samples, TrainingData};
 
@@ -62,7 +62,7 @@ fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
         return labelled(folder, &listed);
     }
     let mut entries = Vec::new();
-    for class in sorted(folder)?.into_iter().filter(|path| path.is_dir()) {
+    for class in sorted(folder)?.into_iter().filter(|path| path.is_dir() && !is_hidden(path)) {
         let name = class.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let pictures = sorted(&class)?.into_iter().filter(|path| path.is_file() && is_picture_name(path));
         entries.extend(pictures.map(|path| (path, name.clone())));

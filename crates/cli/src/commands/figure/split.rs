@@ -33,7 +33,8 @@ pub(crate) struct SplitFigure {
     #[command(flatten)]
     pub(super) input: FigureInputArgs,
 
-    /// The layer the maps are read off at [default: the last convolution].
+    /// The layer the maps are read off at [default: what enters the last
+    /// layer that mixes places].
     #[arg(long, value_name = "NAME[:out]")]
     layer: Option<String>,
 

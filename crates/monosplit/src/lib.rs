@@ -57,6 +57,8 @@ pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 pub mod assets;
 pub mod catalogue;
 mod channel_cancellation;
+#[cfg(feature = "eval")]
+mod channels_first;
 mod compilation;
 mod compiled;
 #[cfg(feature = "train")]

@@ -14,7 +14,7 @@ use monosplit_graph::passes::{
 };
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{
-    Dim, Error, ErrorKind, FileBytes, Graph, Hint, Kind, LogTimer, Node, Op, Result, Shape, Tensor,
+    Dim, Error, ErrorKind, FileBytes, Graph, Hint, Kind, LogTimer, Node, Op, Result, Tensor,
 };
 
 use crate::compiled::is_compiled;
@@ -192,27 +192,10 @@ impl Model {
         self.integer_input.as_ref()
     }
 
-    /// The network with channels before rows in its input, where they come last.
-    pub(crate) fn channels_first(self) -> Result<Self> {
-        let PictureInput { size: [channels, height, width], order } = self.picture_input()?;
-        if order == ChannelOrder::ChannelsFirst {
-            return Ok(self);
-        }
-        let (graph, input) = (&self.canonical, self.input()?);
-        let samples = input.shape.dims()[0];
-        let planes = [channels, height, width].map(Dim::Fixed);
-        let mut turned = Graph::new();
-        let name = input.label.tensor.clone();
-        let planes = turned.input(name, Shape::new([&[samples], &planes[..]].concat()), Kind::Float);
-        let pixels = turned.add(Op::Transpose { axes: vec![0, 2, 3, 1] }, &[planes])?;
-        let read = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == input.label.tensor);
-        let given = read.map(|&id| (id, pixels)).into_iter().collect();
-        let map = graph.copy_into_with(&mut turned, &given)?;
-        graph.outputs().iter().for_each(|output| turned.output(output.name.clone(), map[output.node]));
-        for (key, value) in graph.metadata() {
-            turned.set_metadata(key, value);
-        }
-        Ok(Model { canonical: turned, ..self })
+    /// The same with another canonical form.
+    #[cfg(feature = "eval")]
+    pub(crate) fn with_canonical(self, canonical: Graph) -> Self {
+        Model { canonical, ..self }
     }
 
     /// The options it was opened with.

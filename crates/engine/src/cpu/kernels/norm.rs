@@ -101,6 +101,9 @@ simd_dispatch!(
 
 /// Normalises every run of `scale.len()` elements; scale and bias are per element of a run.
 pub(crate) fn layer_norm<R: Real>(epsilon: f64, x: &[R], scale: &[R], bias: Option<&[R]>, out: &mut [R]) {
+    if scale.is_empty() {
+        return;
+    }
     let zeros = if bias.is_none() { vec![R::ZERO; scale.len()] } else { Vec::new() };
     let bias = bias.unwrap_or(&zeros);
     let per_task = (GRAIN / scale.len()).max(1) * scale.len();
@@ -189,6 +192,7 @@ mod tests {
         group_norm(3, 0.0, (&x, &shape), &[3.0; 6], &[2.0; 6], &mut out);
         out.chunks(40).for_each(check);
         layer_norm(0.0, &x, &[3.0; 20], Some(&[2.0; 20]), &mut out);
+        layer_norm::<f64>(0.0, &[], &[], None, &mut []);
         out.chunks(20).for_each(check);
     }
 

@@ -116,7 +116,7 @@ impl GridEvaluation<'_> {
                     let missing_values = self.missing_values(grid, group, block)?;
                     done += *missing - open(&missing_values).min(*missing);
                     *missing = open(&missing_values);
-                    self.progress.advance(done, total);
+                    self.progress.advance(done, total)?;
                     let mine = self.claimed(grid, group, block, &missing_values)?;
                     if mine.is_empty() {
                         left |= *missing > 0;
@@ -135,7 +135,7 @@ impl GridEvaluation<'_> {
                 }
             }
             if !left {
-                self.progress.advance(total, total);
+                self.progress.advance(total, total)?;
                 return Ok(());
             }
             if !self.store.release_abandoned_claims(self.worker)? && !worked {
@@ -230,7 +230,7 @@ impl GridEvaluation<'_> {
                         *done += pending.len();
                         pending.clear();
                         stored = Instant::now();
-                        self.progress.advance(*done, total);
+                        self.progress.advance(*done, total)?;
                     }
                 }
                 evaluator.next_case();
@@ -240,7 +240,7 @@ impl GridEvaluation<'_> {
             self.store.finish(self.worker, (self.model, self.seed), &pending, &claims)?;
             *done += pending.len();
             pending.clear();
-            self.progress.advance(*done, total);
+            self.progress.advance(*done, total)?;
         }
         Ok(())
     }

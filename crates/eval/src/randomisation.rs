@@ -4,7 +4,7 @@ use monosplit_graph::passes::{Rewrite, Step};
 use monosplit_graph::{Error, Graph, NodeId, Noise, Op, Result, Tensor};
 
 /// The layers with trained weights between the image and the class scores, from first to last.
-pub(crate) fn trained(graph: &Graph) -> Vec<NodeId> {
+pub fn trained(graph: &Graph) -> Vec<NodeId> {
     let reaches = graph.ancestors(graph.outputs().first().map(|scores| scores.node));
     let weighted = |id: &NodeId| {
         let node = graph.node(*id);

@@ -81,8 +81,8 @@ impl Settings {
 
 /// Receives progress reports of long computations.
 pub trait Progress: Sync {
-    /// `done` of `total` steps are done.
-    fn advance(&self, done: usize, total: usize);
+    /// `done` of `total` steps are done. An error ends the computation, which returns it.
+    fn advance(&self, done: usize, total: usize) -> Result<()>;
 }
 
 /// Ignores progress reports.
@@ -90,7 +90,9 @@ pub trait Progress: Sync {
 pub struct NoProgress;
 
 impl Progress for NoProgress {
-    fn advance(&self, _done: usize, _total: usize) {}
+    fn advance(&self, _done: usize, _total: usize) -> Result<()> {
+        Ok(())
+    }
 }
 
 /// A batch of images to explain, with the class to explain and the settings.

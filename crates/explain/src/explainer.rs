@@ -1,5 +1,7 @@
 //! Explainers: the maps asked for of a network, compiled once and run for any number of batches.
 
+use std::sync::Arc;
+
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::{check_whole_batches, rows, samples_interact};
 use monosplit_graph::{Dim, Error, Graph, Kind, LogTimer, Result, Tensor};
@@ -20,7 +22,7 @@ pub struct Explainer {
     /// The maps that need double precision.
     double: Option<Compiled>,
     /// The maps of methods that run the network many times.
-    multi_pass: Vec<MultiPassMap>,
+    multi_pass: Vec<MultiPassMaps>,
     /// Which program computes the map of each request.
     sources: Vec<MapSource>,
     classes: usize,
@@ -34,7 +36,8 @@ pub struct Explainer {
 enum MapSource {
     Native(usize),
     Double(usize),
-    MultiPass(usize),
+    /// The method among those that run the network many times, and the map among its maps.
+    MultiPass(usize, usize),
 }
 
 /// An explanation graph and its program.
@@ -44,10 +47,10 @@ struct Compiled {
     prologue: Option<CachedPrologue>,
 }
 
-/// A method that runs the network many times, and the program that turns its attributions into a map.
-struct MultiPassMap {
+/// A method that runs the network many times, and the programs that turn its attributions into maps.
+struct MultiPassMaps {
     prepared: Box<dyn PreparedMethod>,
-    finish: Box<dyn Program>,
+    finishes: Vec<Box<dyn Program>>,
 }
 
 /// Requests sorted by the program that computes them.
@@ -55,7 +58,8 @@ struct MultiPassMap {
 struct Sorted {
     native: Vec<MapRequest>,
     double: Vec<MapRequest>,
-    multi_pass: Vec<MapRequest>,
+    /// Requests that differ in their finish alone stand together: they share the passes.
+    multi_pass: Vec<Vec<MapRequest>>,
     sources: Vec<MapSource>,
 }
 
@@ -64,7 +68,11 @@ impl Sorted {
         let mut sorted = Sorted::default();
         for request in requests {
             let (list, source): (_, fn(usize) -> MapSource) = match request.method.procedure() {
-                Procedure::MultiPass(_) => (&mut sorted.multi_pass, MapSource::MultiPass),
+                Procedure::MultiPass(_) => {
+                    let source = sorted.add_multi_pass(request);
+                    sorted.sources.push(source);
+                    continue;
+                }
                 Procedure::GraphMethod(method)
                     if method.needs_double_precision() && engine.native_precision() != Precision::F64 =>
                 {
@@ -76,6 +84,20 @@ impl Sorted {
             list.push(request.clone());
         }
         sorted
+    }
+
+    fn add_multi_pass(&mut self, request: &MapRequest) -> MapSource {
+        let is_same =
+            |known: &MapRequest| Arc::ptr_eq(&known.method, &request.method) && known.layer == request.layer;
+        let method = match self.multi_pass.iter().position(|group| group.iter().any(is_same)) {
+            Some(found) => found,
+            None => {
+                self.multi_pass.push(Vec::new());
+                self.multi_pass.len() - 1
+            }
+        };
+        self.multi_pass[method].push(request.clone());
+        MapSource::MultiPass(method, self.multi_pass[method].len() - 1)
     }
 }
 
@@ -97,7 +119,8 @@ impl Explainer {
             [] => None,
             requests => Some(compile(requests, Precision::F64)?),
         };
-        let multi_pass = sorted.multi_pass.iter().map(|request| MultiPassMap::new(network, request, engine));
+        let multi_pass =
+            sorted.multi_pass.iter().map(|requests| MultiPassMaps::new(network, requests, engine));
         let multi_pass = multi_pass.collect::<Result<Vec<_>>>()?;
         let (classes, samples) = extents(native.explanation.graph());
         let interacting = samples_interact(network);
@@ -172,9 +195,11 @@ impl Explainer {
             }
             _ => self.run_accepted_batch(batch, &numbers)?,
         };
+        let multi_pass = self.multi_pass.iter().map(|method| method.maps(batch, &explained.classes));
+        let multi_pass = multi_pass.collect::<Result<Vec<_>>>()?;
         for (index, &source) in self.sources.iter().enumerate() {
-            if let MapSource::MultiPass(at) = source {
-                explained.maps.insert(index, self.multi_pass[at].map(batch, &explained.classes)?);
+            if let MapSource::MultiPass(method, at) = source {
+                explained.maps.insert(index, multi_pass[method][at].clone());
             }
         }
         log::debug!("explained {samples} samples, {} maps, in {time}", explained.maps.len());
@@ -222,21 +247,31 @@ impl Compiled {
     }
 }
 
-impl MultiPassMap {
-    fn new(network: &Graph, request: &MapRequest, engine: &dyn Engine) -> Result<Self> {
-        let Procedure::MultiPass(method) = request.method.procedure() else {
+impl MultiPassMaps {
+    fn new(network: &Graph, requests: &[MapRequest], engine: &dyn Engine) -> Result<Self> {
+        let Some((method, layer)) =
+            requests.first().map(|request| (&request.method, request.layer.as_deref()))
+        else {
+            return Err(Error::argument("no map was asked for"));
+        };
+        let Procedure::MultiPass(method) = method.procedure() else {
             return Err(Error::argument("the method is a graph rewrite and has no passes"));
         };
-        let prepared = method.prepare(&NetworkLayer { network, layer: request.layer.as_deref() }, engine)?;
-        let finish = engine.compile(&finishing(network, prepared.as_ref(), request)?)?;
-        Ok(MultiPassMap { prepared, finish })
+        let prepared = method.prepare(&NetworkLayer { network, layer }, engine)?;
+        let finish = |request| engine.compile(&finishing(network, prepared.as_ref(), request)?);
+        let finishes = requests.iter().map(finish).collect::<Result<_>>()?;
+        Ok(MultiPassMaps { prepared, finishes })
     }
 
-    fn map(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<SaliencyMap> {
+    fn maps(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Vec<SaliencyMap>> {
         let found = self.prepared.attribute(batch, classes)?;
-        let mut outputs = self.finish.run(&[found.values])?;
-        let values = outputs.pop().ok_or_else(|| Error::argument("the method found nothing"))?;
-        Ok(SaliencyMap { values, exponents: vec![0; batch.samples()], diagnostics: found.diagnostics })
+        let map = |finish: &Box<dyn Program>| {
+            let mut outputs = finish.run(std::slice::from_ref(&found.values))?;
+            let values = outputs.pop().ok_or_else(|| Error::argument("the method found nothing"))?;
+            let diagnostics = found.diagnostics.clone();
+            Ok(SaliencyMap { values, exponents: vec![0; batch.samples()], diagnostics })
+        };
+        self.finishes.iter().map(map).collect()
     }
 }
 

@@ -293,7 +293,7 @@ impl Scorer {
                 take(perturbation, &outputs_of.row(row, cut_values.classes[perturbation.sample]));
             }
             done += batch.len();
-            cut_values.batch.progress.advance(done, total);
+            cut_values.batch.progress.advance(done, total)?;
         }
         Ok(())
     }

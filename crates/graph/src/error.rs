@@ -25,6 +25,8 @@ pub enum ErrorKind {
     Argument,
     /// There is not enough memory for what was asked.
     Memory,
+    /// Whoever asked for a computation ended it.
+    Cancelled,
 }
 
 impl ErrorKind {
@@ -38,6 +40,7 @@ impl ErrorKind {
             ErrorKind::UnknownName => "unknown-name",
             ErrorKind::Argument => "argument",
             ErrorKind::Memory => "memory",
+            ErrorKind::Cancelled => "cancelled",
         }
     }
 }

@@ -380,14 +380,20 @@ fn choose_output(graph: &mut Graph, name: &str) -> Result<()> {
 
 pub(crate) fn import_report(path: &Path, options: &ModelOptions) -> Result<ImportReport> {
     let file = read_file(path, MAX_ONNX)?;
+    let import = import_options(&file, options);
+    onnx::import_report_of_file(&file, path.parent(), &import).map_err(|error| error.context(path.display()))
+}
+
+/// How the bytes of an ONNX file are read.
+pub(crate) fn import_options(file: &[u8], options: &ModelOptions) -> ImportOptions {
     let mut import = ImportOptions::default().any_samples(options.open_batch);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
     }
-    if options.optional_inputs && onnx::metadata(&file).is_ok_and(|found| is_compiled(&found)) {
+    if options.optional_inputs && onnx::metadata(file).is_ok_and(|found| is_compiled(&found)) {
         import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
     }
-    onnx::import_report_of_file(&file, path.parent(), &import).map_err(|error| error.context(path.display()))
+    import
 }
 
 /// Whether a file is a compiled one, which returns its own maps.

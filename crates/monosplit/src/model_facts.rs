@@ -2,8 +2,9 @@
 
 use monosplit_graph::metadata::{PRESET, SCORES};
 use monosplit_graph::{Result, Tensor};
-use monosplit_image::{Fit, Preprocess, Preset};
+use monosplit_image::{Fit, Picture, Preprocess, Preset};
 
+use crate::input::{ModelInput, Sample};
 use crate::labels::Labels;
 use crate::model::Model;
 use crate::prediction::ScoreKind;
@@ -19,6 +20,12 @@ impl Model {
     pub fn preprocess(&self) -> Result<Preprocess> {
         let size = self.picture_input()?.size;
         self.pixel_values()?.preset.options().fit(size, Fit::default())
+    }
+
+    /// A picture as the network reads it.
+    pub fn sample(&self, picture: &Picture, preprocess: &Preprocess) -> Result<Sample> {
+        let prepared = ModelInput::new(self, self.picture_input()?.order)?.picture(picture, preprocess)?;
+        Ok(Sample { name: String::new(), tensor: prepared.tensor, picture: Some(prepared.picture) })
     }
 
     /// A batch of one sample of pseudo-random numbers between −1 and 1, or of bytes where the network reads those, the same

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use monosplit_engine::Precision;
-use monosplit_graph::onnx::ImportReport;
+use monosplit_graph::onnx::{self, ImportReport};
 use monosplit_graph::passes::{CanonicalOptions, Stored};
 use monosplit_graph::{Graph, Result};
 
@@ -169,6 +169,14 @@ impl ModelOptions {
     /// Opens a network and brings it into canonical form.
     pub fn open(&self, origin: impl Into<Origin>) -> Result<Model> {
         Model::with_options(origin.into(), self)
+    }
+
+    /// Reads a network from the bytes of an ONNX file; `name` stands for it in errors. Weights in files of their own are
+    /// not found this way.
+    pub fn read(&self, name: impl Into<String>, bytes: &[u8]) -> Result<Model> {
+        let name = name.into();
+        let report = onnx::import_report(bytes, None, &model::import_options(bytes, self));
+        self.open_report(name.clone(), report.map_err(|error| error.context(name))?)
     }
 
     /// Brings the network of a file that has been read already into canonical form; an error if it could not all be read.

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use console::Term;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle, WeakProgressBar};
+use monosplit::Result;
 use monosplit::explain::Progress;
 
 use crate::failure::note;
@@ -124,8 +125,9 @@ impl Bar {
 }
 
 impl Progress for Bar {
-    fn advance(&self, done: usize, total: usize) {
+    fn advance(&self, done: usize, total: usize) -> Result<()> {
         self.show(done, total);
+        Ok(())
     }
 }
 

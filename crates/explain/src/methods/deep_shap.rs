@@ -134,7 +134,7 @@ impl PreparedMethod for Averaging {
             for (row, (rise, &class)) in rise.iter_mut().zip(classes).enumerate() {
                 *rise += after[row * before.len() + class] - before[class];
             }
-            batch.progress.advance(index + 1, self.count);
+            batch.progress.advance(index + 1, self.count)?;
         }
         let mean = |sum: f64| sum / self.count as f64;
         let per_sample = sums.len() / classes.len().max(1);

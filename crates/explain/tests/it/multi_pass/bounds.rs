@@ -11,9 +11,11 @@ use monosplit_explain::methods::{
     AblationCam, FeatureAblation, GradientShap, GroundTruth, ImageItself, IntegratedGradients, KernelShap,
     Lime, Occlusion, RandomMap, Rise, ScoreCam, SmoothGrad, VarGrad,
 };
-use monosplit_explain::{Class, ExplainBatch, Explainer, Features, MapRequest, Method, Progress, Settings};
+use monosplit_explain::{
+    Channels, Class, ExplainBatch, Explainer, Features, Finish, MapRequest, Method, Progress, Settings,
+};
 use monosplit_graph::batch::rows;
-use monosplit_graph::{Graph, Result, Tensor};
+use monosplit_graph::{Error, ErrorKind, Graph, Result, Tensor};
 
 use super::{kept, network};
 
@@ -161,9 +163,20 @@ fn fixed(graph: &Graph, size: usize) -> Graph {
 struct Heard(AtomicUsize, AtomicUsize);
 
 impl Progress for Heard {
-    fn advance(&self, done: usize, total: usize) {
+    fn advance(&self, done: usize, total: usize) -> Result<()> {
         assert!(done > self.0.swap(done, Ordering::Relaxed) && done <= total);
         self.1.store(total, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Ends a computation after the first batch.
+struct Ending(AtomicUsize);
+
+impl Progress for Ending {
+    fn advance(&self, _done: usize, _total: usize) -> Result<()> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Err(Error::new(ErrorKind::Cancelled, "enough"))
     }
 }
 
@@ -176,6 +189,34 @@ fn progress_is_heard_after_every_batch() {
     let batch = ExplainBatch { progress: &heard, ..ExplainBatch::new(&images, &class, &settings) };
     explainer.explain_batch(&batch).unwrap();
     assert_eq!((heard.0.into_inner(), heard.1.into_inner()), (20, 20));
+}
+
+#[test]
+fn an_error_of_the_listener_ends_the_computation() {
+    let ending = Ending(AtomicUsize::new(0));
+    let request = MapRequest::at_input(SmoothGrad { samples: 10, batch: 4, ..SmoothGrad::default() });
+    let explainer = Explainer::new(&network(), &[request], &Cpu::default()).unwrap();
+    let (images, class, settings) = (kept("images"), Class::Top, Settings::default());
+    let batch = ExplainBatch { progress: &ending, ..ExplainBatch::new(&images, &class, &settings) };
+    assert_eq!(explainer.explain_batch(&batch).unwrap_err().kind(), ErrorKind::Cancelled);
+    assert_eq!(ending.0.into_inner(), 1);
+}
+
+#[test]
+fn maps_that_differ_in_their_finish_alone_share_the_passes() {
+    let heard = Heard::default();
+    let own = MapRequest::at_input(SmoothGrad { samples: 10, batch: 4, ..SmoothGrad::default() });
+    let kept_channels = own.clone().finish(Finish { channels: Channels::Keep, ..Finish::default() });
+    let (images, class, settings) = (kept("images"), Class::Top, Settings::default());
+    let requests = [own, kept_channels];
+    let both = Explainer::new(&network(), &requests, &Cpu::default()).unwrap();
+    // `Heard` refuses a count that starts again: a second pass over the samples would fail.
+    let batch = ExplainBatch { progress: &heard, ..ExplainBatch::new(&images, &class, &settings) };
+    let together = both.explain_batch(&batch).unwrap();
+    for (request, map) in requests.iter().zip(&together.maps) {
+        let alone = Explainer::new(&network(), std::slice::from_ref(request), &Cpu::default()).unwrap();
+        assert_eq!(alone.explain(&images, &class, &settings).unwrap().maps[0], *map);
+    }
 }
 
 #[test]

@@ -1,12 +1,12 @@
 //! Errors as one line on the error stream and an exit code.
 
 use std::io::{self, ErrorKind};
-use std::process::ExitCode;
 
 use monosplit::graph::{Error, Hint};
 use serde::Serialize;
 
 use crate::commands::progress::interrupted;
+use crate::exit_status::ExitStatus;
 use crate::output_style::is_quiet;
 use crate::table::printable;
 
@@ -36,10 +36,10 @@ impl From<io::Error> for Failure {
 
 impl Failure {
     /// Prints the failure and returns the exit code.
-    pub(crate) fn report(&self) -> ExitCode {
+    pub(crate) fn report(&self) -> ExitStatus {
         match self {
             // The reader closed the pipe, which is not a failure.
-            Failure::Output(cause) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Failure::Output(cause) if cause.kind() == ErrorKind::BrokenPipe => ExitStatus::SUCCESS,
             Failure::Output(cause) => complain(&format!("the output could not be written: {cause}")),
             Failure::Error(error) => complain(&text(error)),
         }
@@ -107,9 +107,9 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
 }
 
 /// Prints one line on the error stream.
-pub(crate) fn complain(message: &str) -> ExitCode {
+pub(crate) fn complain(message: &str) -> ExitStatus {
     say(message);
-    ExitCode::from(FAILED)
+    ExitStatus::from(FAILED)
 }
 
 /// Prints one line on the error stream without failing, unless only errors are wanted there.

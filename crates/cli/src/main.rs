@@ -1,17 +1,7 @@
-//! The command `monosplit`: options become calls of the library, results become words.
-
-mod commands;
-mod config;
-mod failure;
-mod interruption;
-mod json;
-mod logging;
-mod output_style;
-mod report;
-mod table;
+//! The command `monosplit`.
 
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    commands::main(std::env::args_os())
+    monosplit_cli::run(std::env::args_os()).into()
 }

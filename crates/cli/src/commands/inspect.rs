@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use monosplit::graph::onnx::Problem;
@@ -13,6 +12,7 @@ use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 use super::inspect_output::InspectOutput;
 use super::network::NetworkArgs;
 use super::network_input;
+use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, text};
 use crate::json;
 use crate::table::{Align, Table, counted, grouped, printable, rounded};
@@ -68,7 +68,7 @@ pub(super) struct Findings {
 }
 
 impl Inspect {
-    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitStatus, Failure> {
         let findings = self.findings()?;
         if self.json {
             json::print(&InspectOutput::of(&findings), out)?;
@@ -76,7 +76,7 @@ impl Inspect {
             findings.print(out)?;
         }
         if findings.problems.is_empty() {
-            return Ok(ExitCode::SUCCESS);
+            return Ok(ExitStatus::SUCCESS);
         }
         out.flush()?;
         // Nothing behind an input of open size could be read, so that it alone is what is wrong.

@@ -41,7 +41,6 @@ mod verify;
 
 use std::ffi::OsString;
 use std::io::{self, Write};
-use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::error::{ContextKind, ErrorKind};
@@ -49,6 +48,7 @@ use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcom
 use monosplit::graph::Error;
 
 use crate::config::{self, Defaults};
+use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, FailureOutput, complain, hint, note, text};
 use crate::json;
 use crate::output_style::OutputStyle;
@@ -233,7 +233,7 @@ impl<W: Write> Write for ResultStream<W> {
 }
 
 /// Runs the program with the given arguments, of which the first is its own name.
-pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let invocation = match read(&arguments) {
         Ok(invocation) => invocation,
@@ -261,11 +261,11 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     match done {
         Ok(code) => {
             let skipped = inputs::report_skipped();
-            let code = skipped.filter(|_| code == ExitCode::SUCCESS).map_or(code, ExitCode::from);
+            let code = skipped.filter(|_| code == ExitStatus::SUCCESS).map_or(code, ExitStatus::from);
             let next = command.and_then(|command| next_step::after(command, &arguments));
             // No hint after a failed check, and none beside JSON.
             if let Some(next) =
-                next.filter(|_| code == ExitCode::SUCCESS && !is_for_programs(&invocation.matches))
+                next.filter(|_| code == ExitStatus::SUCCESS && !is_for_programs(&invocation.matches))
             {
                 note(&next);
             }
@@ -299,11 +299,11 @@ enum Refusal {
 
 impl Refusal {
     /// Prints help and version to the output, and anything else as an error of one line.
-    fn report(self, arguments: &[OsString]) -> ExitCode {
+    fn report(self, arguments: &[OsString]) -> ExitStatus {
         match self {
             Refusal::Help(text) => {
                 let written = io::stdout().write_all(text.as_bytes());
-                written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitCode::SUCCESS)
+                written.map_or_else(|cause| Failure::Output(cause).report(), |()| ExitStatus::SUCCESS)
             }
             Refusal::Mistake(said) => {
                 // Where options could not be parsed, the words tell what was meant.
@@ -397,7 +397,7 @@ fn parsed(words: &[String]) -> Result<Command, Failure> {
     Ok(line.command.ok_or_else(|| unclear("no command".into()))?)
 }
 
-fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitStatus, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
         Some(Command::Compare(compare)) => compare.execute(out)?,
@@ -420,7 +420,7 @@ fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitCode, F
         Some(Command::Verify(verify)) => return verify.execute(out),
         Some(Command::Ops(ops)) => ops.execute(out)?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitStatus::SUCCESS)
 }
 
 fn refuse(answer: &clap::Error) -> Refusal {

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 use std::path::PathBuf;
-use std::process::ExitCode;
 
 use clap::Args;
 use monosplit::explain::{STABILISERS, Stabiliser};
@@ -17,6 +16,7 @@ use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::progress::Bar;
 use super::run::scores_remark;
+use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, note, text};
 use crate::json;
 use crate::table::{Align, Table};
@@ -76,7 +76,7 @@ pub(crate) struct Verify {
 }
 
 impl Verify {
-    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitCode, Failure> {
+    pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<ExitStatus, Failure> {
         let (origin, inputs) = match self.files.split_first() {
             Some((model, inputs)) if self.network.arch.is_none() => {
                 (self.network.origin(Some(model))?, inputs)
@@ -107,7 +107,7 @@ impl Verify {
         } else {
             print(&found, out)?;
         }
-        Ok(if found.fails() { ExitCode::from(1) } else { ExitCode::SUCCESS })
+        Ok(if found.fails() { ExitStatus::from(1) } else { ExitStatus::SUCCESS })
     }
 }
 

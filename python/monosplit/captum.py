@@ -1,0 +1,339 @@
+"""Drop-in classes with the names and arguments of Captum's: change the import, keep the call.
+
+>>> import monosplit as ms
+>>> ms.captum.IntegratedGradients  # doctest: +ELLIPSIS
+<class 'monosplit.captum.IntegratedGradients'>
+
+What a class cannot do of its model is refused with ``NotImplementedError``. Attributions are those of the outputs as
+the module returns them: probabilities, where it ends with a softmax.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .model import Model
+from .samples import numpy_of
+from .torch_export import from_torch
+
+if TYPE_CHECKING:
+    import torch
+
+QUADRATURES = {
+    "gausslegendre": "gauss-legendre",
+    "riemann_left": "left",
+    "riemann_right": "right",
+    "riemann_middle": "middle",
+    "riemann_trapezoid": "trapezoid",
+}
+"""The names of Captum's rules of integration, and ours."""
+
+
+class Attribution:
+    """What all drop-in classes share: a module, exported when it is first called."""
+
+    def __init__(self, forward_func: torch.nn.Module) -> None:
+        if not hasattr(forward_func, "named_modules"):
+            raise NotImplementedError(
+                "monosplit explains modules; a function that calls one is exported with torch.nn.Module around it"
+            )
+        self.forward_func = forward_func
+
+    def _model(self, inputs: torch.Tensor) -> Model:
+        return from_torch(self.forward_func, inputs, output="probability")
+
+    def _attribute(
+        self, method: str, inputs: Any, target: Any, layer: Any = "", batch: int | None = None, **options: Any
+    ) -> Any:
+        """The attributions of one tensor, or of a tuple of one."""
+        single = _single(inputs)
+        model = self._model(single)
+        dtype = "float64" if single.dtype.itemsize == 8 else "float32"
+        explainer = model.explainer(method, layer=layer, dtype=dtype, batch=batch or 16, **options)
+        found = explainer(single, _target(target, model))
+        return (found,) if isinstance(inputs, tuple) else found
+
+    def _delta(self, attributions: Any, inputs: Any, baselines: Any, target: Any) -> Any:
+        """How far the attributions are from adding up to the gain over the baseline, for each sample."""
+        import torch
+
+        single = _single(inputs)
+        model = self._model(single)
+        dtype = "float64" if single.dtype.itemsize == 8 else "float32"
+        start = _baseline(baselines, single)
+        start = 0.0 if start is None else start
+        reference = np.broadcast_to(np.asarray(start, dtype=dtype), tuple(single.shape))
+        rows = np.arange(len(single))
+        wanted = np.asarray(_target(target, model))
+        ends, starts = (
+            model.run(np.ascontiguousarray(x), dtype=dtype)[rows, wanted] for x in (numpy_of(single), reference)
+        )
+        total = _single(attributions).flatten(1).sum(1)
+        return total - torch.from_numpy(ends - starts).to(total)
+
+
+def _single(inputs: Any) -> Any:
+    """The only tensor; an error if there are several."""
+    if isinstance(inputs, tuple):
+        if len(inputs) != 1:
+            raise NotImplementedError("monosplit's drop-in classes explain networks of one input")
+        return inputs[0]
+    return inputs
+
+
+def _refuse(**arguments: Any) -> None:
+    """An error for arguments that were given and have no counterpart."""
+    for name, value in arguments.items():
+        if value is not None and value is not False:
+            raise NotImplementedError(f"monosplit's drop-in classes have no {name}")
+
+
+def _target(target: Any, model: Model) -> Any:
+    if target is None:
+        if model.classes == 1:
+            return 0
+        raise ValueError(f"target must be given: the module returns {model.classes} numbers for each sample")
+    if isinstance(target, tuple) or (isinstance(target, list) and target and isinstance(target[0], tuple)):
+        if isinstance(target, tuple) and len(target) == 1:
+            return target[0]
+        raise NotImplementedError("monosplit's drop-in classes explain outputs of the shape [samples, classes]")
+    return target
+
+
+def _baseline(baselines: Any, inputs: Any) -> Any:
+    """The baseline as the option of a method: none, a number or an array."""
+    if isinstance(baselines, tuple):
+        baselines = baselines[0]
+    if baselines is None or isinstance(baselines, (int, float)):
+        return baselines
+    array = numpy_of(baselines)
+    if array.ndim == inputs.ndim and len(array) == 1 and len(inputs) > 1:
+        array = array[0]
+    return array
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {key: value for key, value in options.items() if value is not None}
+
+
+class Saliency(Attribution):
+    """Gradients, by default their absolute values."""
+
+    def attribute(self, inputs: Any, target: Any = None, abs: bool = True, additional_forward_args: Any = None) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args)
+        found = self._attribute("gradient", inputs, target)
+        if not abs:
+            return found
+        return (found[0].abs(),) if isinstance(found, tuple) else found.abs()
+
+
+class InputXGradient(Attribution):
+    """Gradients times inputs."""
+
+    def attribute(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args)
+        return self._attribute("input-x-gradient", inputs, target)
+
+
+class IntegratedGradients(Attribution):
+    """Gradients along the straight way from a baseline, times the difference from it."""
+
+    def __init__(self, forward_func: torch.nn.Module, multiply_by_inputs: bool = True) -> None:
+        super().__init__(forward_func)
+        if not multiply_by_inputs:
+            raise NotImplementedError("monosplit multiplies by the difference of inputs and baseline")
+
+    def attribute(
+        self,
+        inputs: Any,
+        baselines: Any = None,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        n_steps: int = 50,
+        method: str = "gausslegendre",
+        internal_batch_size: int | None = None,
+        return_convergence_delta: bool = False,
+    ) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args)
+        if method not in QUADRATURES:
+            raise ValueError(f"method must be one of {', '.join(QUADRATURES)}, found {method!r}")
+        options = _given(baseline=_baseline(baselines, _single(inputs)))
+        found = self._attribute(
+            f"integrated-gradients:steps={n_steps},quadrature={QUADRATURES[method]},batch={internal_batch_size or 16}",
+            inputs,
+            target,
+            **options,
+        )
+        if method == "riemann_trapezoid":
+            # Captum's weights for this rule add up to (n − 1)/n, ours to one.
+            factor = (n_steps - 1) / n_steps
+            found = (found[0] * factor,) if isinstance(found, tuple) else found * factor
+        return (found, self._delta(found, inputs, baselines, target)) if return_convergence_delta else found
+
+
+class DeepLift(Attribution):
+    """Differences from a baseline, handed down by the rescale rule. Reused and in-place ReLUs are no obstacle."""
+
+    def __init__(self, model: torch.nn.Module, multiply_by_inputs: bool = True, eps: float = 1e-10) -> None:
+        super().__init__(model)
+        if not multiply_by_inputs:
+            raise NotImplementedError("monosplit multiplies by the difference of inputs and baseline")
+
+    def attribute(
+        self,
+        inputs: Any,
+        baselines: Any = None,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        return_convergence_delta: bool = False,
+        custom_attribution_func: Any = None,
+    ) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args, custom_attribution_func=custom_attribution_func)
+        options = _given(baseline=_baseline(baselines, _single(inputs)))
+        # As Captum does; the default of monosplit hands changes to those they are owed to and adds up in any case.
+        found = self._attribute("deeplift:pool=winner", inputs, target, **options)
+        return (found, self._delta(found, inputs, baselines, target)) if return_convergence_delta else found
+
+
+class GuidedBackprop(Attribution):
+    """Gradients that pass ReLUs only where they are positive."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+
+    def attribute(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args)
+        return self._attribute("guided-backprop", inputs, target)
+
+
+class Deconvolution(Attribution):
+    """Gradients that ReLUs rectify instead of gating."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__(model)
+
+    def attribute(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args)
+        return self._attribute("deconvolution", inputs, target)
+
+
+class Occlusion(Attribution):
+    """How the score falls when a window slides over the input."""
+
+    def attribute(
+        self,
+        inputs: Any,
+        sliding_window_shapes: Any,
+        strides: Any = None,
+        baselines: Any = None,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        perturbations_per_eval: int = 1,
+        show_progress: bool = False,
+    ) -> Any:
+        """The attributions, shaped like the inputs. The window must span all channels."""
+        _refuse(additional_forward_args=additional_forward_args)
+        single = _single(inputs)
+        window, stride = (_of_single(value) for value in (sliding_window_shapes, strides))
+        channels = single.shape[1]
+        if len(window) != 3 or single.ndim != 4 or window[0] != channels:
+            raise NotImplementedError(f"monosplit occludes images: expected a window ({channels}, height, width)")
+        if stride is None:
+            stride = (channels, 1, 1)
+        elif isinstance(stride, int):
+            stride = (channels, stride, stride)
+        size, step = (f"{height}x{width}" for _, height, width in (window, stride))
+        options = _given(baseline=_baseline(baselines, single))
+        batch = max(perturbations_per_eval, 16)
+        found = self._attribute(f"occlusion:window={size},stride={step},batch={batch}", single, target, **options)
+        if found.ndim == single.ndim - 1:
+            found = found.unsqueeze(1).expand_as(single).contiguous()
+        return (found,) if isinstance(inputs, tuple) else found
+
+
+def _of_single(value: Any) -> Any:
+    """The entry for the only input, where one was given for each."""
+    return value[0] if isinstance(value, tuple) and value and isinstance(value[0], tuple) else value
+
+
+class LayerAttribution(Attribution):
+    """A method that attributes to a layer of the module."""
+
+    def __init__(self, forward_func: torch.nn.Module, layer: torch.nn.Module, device_ids: Any = None) -> None:
+        super().__init__(forward_func)
+        self.layer = layer
+
+    def _named(self, model: Model, attribute_to_layer_input: bool) -> str:
+        name = model._layer_name(self.layer)
+        if name is None:
+            raise ValueError("the layer is not a part of the module")
+        return name if attribute_to_layer_input else f"{name}:out"
+
+
+class LayerGradCam(LayerAttribution):
+    """Activations of a layer, weighted by the means of their gradients."""
+
+    def attribute(
+        self,
+        inputs: Any,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        attribute_to_layer_input: bool = False,
+        relu_attributions: bool = False,
+        attr_dim_summation: bool = True,
+        grad_kwargs: Any = None,
+    ) -> Any:
+        """The attributions ``[N, 1, h, w]`` of the layer."""
+        _refuse(additional_forward_args=additional_forward_args, grad_kwargs=grad_kwargs)
+        if not attr_dim_summation:
+            raise NotImplementedError("monosplit adds up the channels")
+        single = _single(inputs)
+        layer = self._named(self._model(single), attribute_to_layer_input)
+        relu = "yes" if relu_attributions else "no"
+        found = self._attribute(f"gradcam:relu={relu}", single, target, layer=layer)
+        return found.unsqueeze(1) if found.ndim < single.ndim else found
+
+
+class LayerGradientXActivation(LayerAttribution):
+    """Gradients at a layer times its activations."""
+
+    def attribute(
+        self,
+        inputs: Any,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        attribute_to_layer_input: bool = False,
+        grad_kwargs: Any = None,
+    ) -> Any:
+        """The attributions, shaped like the value of the layer."""
+        _refuse(additional_forward_args=additional_forward_args, grad_kwargs=grad_kwargs)
+        single = _single(inputs)
+        layer = self._named(self._model(single), attribute_to_layer_input)
+        return self._attribute("input-x-gradient", single, target, layer=layer)
+
+
+class GuidedGradCam(LayerAttribution):
+    """Guided backpropagation times Grad-CAM of a layer."""
+
+    def attribute(
+        self,
+        inputs: Any,
+        target: Any = None,
+        additional_forward_args: Any = None,
+        interpolate_mode: str = "nearest",
+        attribute_to_layer_input: bool = False,
+    ) -> Any:
+        """The attributions, shaped like the inputs."""
+        _refuse(additional_forward_args=additional_forward_args)
+        single = _single(inputs)
+        layer = self._named(self._model(single), attribute_to_layer_input)
+        found = self._attribute(f"guided-gradcam:upsampling={interpolate_mode}", single, target, layer=layer)
+        return (found,) if isinstance(inputs, tuple) else found

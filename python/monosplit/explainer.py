@@ -1,0 +1,85 @@
+"""Compiled explanations: a method at a layer, set up once and called often."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from . import _monosplit
+from .explanation import Explanation
+from .progress import Progress, reporting
+from .samples import Input, Samples, returned, samples
+from .target import Target, classes
+
+if TYPE_CHECKING:
+    from .model import Model
+
+
+class Explainer:
+    """A method at a layer of a network, compiled. Made by :meth:`Model.explainer`; threads may share it."""
+
+    def __init__(self, model: Model, compiled: _monosplit.CompiledExplainer, dtype: str) -> None:
+        self._model = model
+        self._compiled = compiled
+        self._dtype = dtype
+
+    @property
+    def layer(self) -> str | None:
+        """The layer that is attributed to; none is the input."""
+        return self._compiled.layer
+
+    @property
+    def options(self) -> dict[str, str]:
+        """All options of the method, given or default."""
+        return self._compiled.options
+
+    def __repr__(self) -> str:
+        where = f" at {self.layer}" if self.layer else ""
+        return f"<Explainer {self._compiled.method}{where}>"
+
+    def __call__(self, x: Input, target: Target = None, *, progress: Progress = False) -> Any:
+        """The attributions alone, shaped like what is explained."""
+        given = self._samples(x)
+        found = self._run(given, target, progress)
+        return returned(found.take_attributions(), given.origin)
+
+    def explain(self, x: Input, target: Target = None, *, progress: Progress = False) -> Explanation:
+        """Explains samples: see :meth:`Model.explain`."""
+        given = self._samples(x)
+        found = self._run(given, target, progress)
+        network = self._model._network(self._dtype)
+        scores = found.scores()
+        explained = found.classes()
+        names = [network.class_name(number) or str(number) for number in explained]
+        probabilities = [_probability(network, row, number) for row, number in zip(scores, explained)]
+        facts = {"options": self.options, "origin": self._model.name, **found.diagnostics()}
+        return Explanation(
+            attributions=returned(found.take_attributions(), given.origin),
+            maps=found.take_maps(),
+            scores=scores,
+            classes=explained,
+            class_names=names,
+            probabilities=probabilities,
+            method=self._compiled.method,
+            title=self._compiled.title,
+            layer=self.layer,
+            alpha=self._compiled.alpha,
+            exponents=found.exponents(),
+            facts=facts,
+            samples=given,
+        )
+
+    def _samples(self, x: Input) -> Samples:
+        return samples(x, self._model._network(self._dtype), self._dtype)
+
+    def _run(self, given: Samples, target: Target, progress: Progress) -> _monosplit.Result:
+        network = self._model._network(self._dtype)
+        wanted = classes(target, network, len(given.array))
+        with reporting(progress, self._compiled.title) as report:
+            return self._compiled.explain(given.array, wanted, report)
+
+
+def _probability(network: _monosplit.Network, scores: NDArray[Any], number: int) -> float | None:
+    return network.probability(np.asarray(scores, dtype=np.float64).tolist(), number)

@@ -1,0 +1,248 @@
+"""Modules of PyTorch as networks: exported in memory, once for the same weights."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import logging
+import os
+import tempfile
+import warnings
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .model import Model
+from .samples import numpy_of
+
+if TYPE_CHECKING:
+    import torch
+
+CACHED_MODELS = 4
+"""Exported modules that are kept."""
+LARGEST_IN_MEMORY = 2**31 - 2**20
+"""Files of ONNX are smaller than 2 GiB; weights beyond go into files of their own."""
+TOLERANCE = 1e-3
+"""The share of the largest score by which the exported network may differ from the module without a warning."""
+
+_models: OrderedDict[str, Model] = OrderedDict()
+
+
+class ExportWarning(UserWarning):
+    """The exported network does not compute what the module computes."""
+
+
+def from_torch(
+    module: torch.nn.Module,
+    example: torch.Tensor | Sequence[torch.Tensor],
+    *,
+    output: str | None = None,
+    threads: int = 0,
+    device: str = "cpu",
+) -> Model:
+    """The network that a module is, for samples like those of ``example`` (a batch, or one for each input).
+
+    The module is exported in memory; the same module with the same weights is exported once. What the exported network
+    returns is compared with what the module returns, and a warning says so if they differ.
+    """
+    import torch
+
+    module = _unwrapped(module)
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"expected a torch.nn.Module, found {type(module).__name__}")
+    inputs = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+    if not inputs or not all(isinstance(value, torch.Tensor) for value in inputs):
+        raise TypeError("example must be a tensor like those the module is called with, or one for each of its inputs")
+    if any(value.ndim == 0 for value in inputs):
+        raise ValueError("example must be a batch: samples along the first axis, for example torch.randn(1, 3, 224, 224)")
+    training = next((name or type(part).__name__ for name, part in module.named_modules() if part.training), None)
+    if training is not None:
+        raise ValueError(f"the module is in training mode (at '{training}'); call .eval() on it first")
+    key = _fingerprint(module, inputs, (output, threads, device))
+    if key in _models:
+        _models.move_to_end(key)
+        model = _models[key]
+        model._module = module
+        return model
+    plain, inputs = _on_processor(module, inputs)
+    model = _exported(plain, inputs, {"input_shape": None, "output": output, "threads": threads, "device": device})
+    model._source["name"] = type(module).__name__
+    model._module = module
+    _compare(model, plain, inputs)
+    _models[key] = model
+    while len(_models) > CACHED_MODELS:
+        _models.popitem(last=False)
+    return model
+
+
+def _unwrapped(module: Any) -> Any:
+    """The module inside ``torch.compile`` and ``DataParallel``."""
+    while True:
+        inner = getattr(module, "_orig_mod", None)
+        if inner is None and type(module).__name__ in ("DataParallel", "DistributedDataParallel"):
+            inner = module.module
+        if inner is None:
+            return module
+        module = inner
+
+
+def _fingerprint(module: Any, inputs: Sequence[Any], options: object) -> str:
+    import torch
+
+    digest = hashlib.sha256()
+    digest.update(repr((torch.__version__, type(module), str(module), options)).encode())
+    digest.update(repr([(tuple(value.shape[1:]), value.dtype) for value in inputs]).encode())
+    for name, value in module.state_dict().items():
+        digest.update(repr((name, tuple(value.shape), value.dtype)).encode())
+        if isinstance(value, torch.Tensor):
+            raw: Any = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
+            digest.update(raw)
+    return digest.hexdigest()
+
+
+def _on_processor(module: Any, inputs: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
+    """The module on the processor, in float32 where it was in half precision: itself where it is so already, else a copy."""
+    import copy
+
+    import torch
+
+    wide = (torch.float32, torch.float64)
+    values = [*module.parameters(), *module.buffers()]
+    is_half = any(value.is_floating_point() and value.dtype not in wide for value in values)
+    is_elsewhere = any(value.device.type != "cpu" for value in values)
+    plain = copy.deepcopy(module).cpu() if is_half or is_elsewhere else module
+    plain = plain.float() if is_half else plain
+    dtype = next((value.dtype for value in plain.parameters() if value.is_floating_point()), torch.float32)
+    moved = (value.detach().cpu() for value in inputs)
+    return plain, tuple(value.to(dtype) if value.is_floating_point() else value for value in moved)
+
+
+def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> Model:
+    import torch
+
+    size = sum(value.numel() * value.element_size() for value in [*module.parameters(), *module.buffers()])
+    # A batch of one would be taken for a constant by the exporter.
+    doubled = tuple(torch.cat([value[:1], value[:1]]) for value in inputs)
+    failures: list[BaseException] = []
+    for newer, dynamic in ((True, True), (False, True), (True, False), (False, False)):
+        example = doubled if dynamic else inputs
+        try:
+            with _quiet(), torch.no_grad():
+                if size > LARGEST_IN_MEMORY:
+                    return _through_folder(module, example, newer, dynamic, options)
+                return Model({"data": _bytes(module, example, newer, dynamic)}, options)
+        except (KeyboardInterrupt, MemoryError):
+            raise
+        except Exception as failure:
+            failures.append(failure)
+    raise ValueError(
+        f"PyTorch could not export {type(module).__name__}: {_first_line(failures[0])}; export it yourself with "
+        "torch.onnx.export and open the file with monosplit.load"
+    ) from None
+
+
+def _arguments(inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> dict[str, Any]:
+    import torch
+
+    names = ["input"] if len(inputs) == 1 else [f"input_{index}" for index in range(len(inputs))]
+    arguments: dict[str, Any] = {"dynamo": newer, "input_names": names}
+    if newer:
+        arguments["verbose"] = False
+    if dynamic and newer:
+        arguments["dynamic_shapes"] = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
+    elif dynamic:
+        arguments["dynamic_axes"] = {name: {0: "batch"} for name in names}
+    return arguments
+
+
+def _bytes(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> bytes:
+    import torch
+
+    arguments = _arguments(inputs, newer, dynamic)
+    if newer:
+        program = torch.onnx.export(module, inputs, **arguments)
+        if program is None:
+            raise ValueError("the exporter returned nothing")
+        return bytes(program.model_proto.SerializeToString())
+    buffer: Any = io.BytesIO()
+    torch.onnx.export(module, inputs, buffer, **arguments)
+    return bytes(buffer.getvalue())
+
+
+def _through_folder(
+    module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool, options: dict[str, Any]
+) -> Model:
+    import torch
+
+    folder = tempfile.TemporaryDirectory(prefix="monosplit-")
+    path = os.path.join(folder.name, "network.onnx")
+    arguments = _arguments(inputs, newer, dynamic)
+    if newer:
+        arguments["external_data"] = True
+    torch.onnx.export(module, inputs, path, **arguments)
+    model = Model({"path": path}, options)
+    model._folder = folder
+    return model
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporters write pages; one line is said if they fail."""
+    logger = logging.getLogger("torch")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        with (
+            warnings.catch_warnings(),
+            contextlib.redirect_stdout(io.StringIO()),
+            contextlib.redirect_stderr(io.StringIO()),
+        ):
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)
+
+
+def _first_line(failure: BaseException) -> str:
+    """The sentence of a failure that says why, without the pages around it."""
+    cause: BaseException = failure
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    line = lines[0] if lines else type(cause).__name__
+    return line if len(line) <= 300 else line[:297] + "…"
+
+
+def _compare(model: Model, module: Any, inputs: tuple[Any, ...]) -> None:
+    import torch
+
+    if len(inputs) != 1:
+        return
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        expected: Any = module(*inputs)
+    while isinstance(expected, (tuple, list, dict)) and expected:
+        expected = next(iter(expected.values())) if isinstance(expected, dict) else expected[0]
+    if not isinstance(expected, torch.Tensor) or model._options["output"] is not None:
+        return
+    wanted = numpy_of(expected)
+    # Networks are opened up to their logits: probabilities are compared as the module returns them.
+    options = {**model._options, "output": "probability"}
+    try:
+        found = Model(model._source, options).run(numpy_of(inputs[0]))
+    except ValueError:
+        return
+    largest = float(np.max(np.abs(wanted), initial=0.0))
+    if found.shape != wanted.shape:
+        said = f"shapes {found.shape} and {wanted.shape}"
+    else:
+        difference = float(np.max(np.abs(found - wanted), initial=0.0))
+        if difference <= TOLERANCE * max(largest, 1e-6):
+            return
+        said = f"they differ by {difference:.2g} where the largest number is {largest:.2g}"
+    warnings.warn(
+        f"the exported network does not return what {type(module).__name__} returns: {said}", ExportWarning, stacklevel=3
+    )

@@ -1,0 +1,197 @@
+//! A compiled explanation: batches of arrays in, scores, classes, attributions and maps out.
+
+use monosplit::explain::{
+    BatchPosition, Channels, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, SaliencyMap,
+    Settings, Size,
+};
+use monosplit::graph::batch::{rows, stack};
+use monosplit::graph::{Kind, Tensor};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::arrays;
+use crate::errors::exception;
+use crate::progress::Listener;
+
+/// The attributions and the maps are two finishes of one computation.
+pub(crate) fn requests(request: &MapRequest, absolute: monosplit::explain::Absolute) -> [MapRequest; 2] {
+    let kept = Finish { channels: Channels::Keep, ..Finish::default() };
+    let map = Finish { size: Size::Input, absolute, ..Finish::default() };
+    [request.clone().finish(kept), request.clone().finish(map)]
+}
+
+/// A method at a layer, compiled for an engine. Threads may share it.
+#[pyclass(frozen, module = "monosplit")]
+pub(crate) struct CompiledExplainer {
+    pub(crate) explainer: Explainer,
+    pub(crate) settings: Settings,
+    /// The map at the size of the input.
+    pub(crate) request: MapRequest,
+    /// The method as it is written in one word, with the options that differ from their defaults.
+    #[pyo3(get)]
+    pub(crate) method: String,
+    /// The method's name as it stands in captions.
+    #[pyo3(get)]
+    pub(crate) title: String,
+    /// The layer that is attributed to; none is the input.
+    #[pyo3(get)]
+    pub(crate) layer: Option<String>,
+    /// The shift α, where the method has one.
+    #[pyo3(get)]
+    pub(crate) alpha: Option<f64>,
+    /// All options that have an effect.
+    pub(crate) options: Vec<(&'static str, String)>,
+    /// Samples that are computed at a time.
+    pub(crate) batch: usize,
+}
+
+#[pymethods]
+impl CompiledExplainer {
+    /// All options that have an effect, given or default.
+    #[getter]
+    fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let options = PyDict::new(py);
+        self.options.iter().try_for_each(|(key, value)| options.set_item(key, value))?;
+        Ok(options)
+    }
+
+    /// Explains samples along the first axis. `classes` has one number for each sample or for all; none is the class with the
+    /// highest score. `report` is called with the share that is done.
+    #[pyo3(signature = (samples, classes=None, report=None))]
+    fn explain(
+        &self,
+        py: Python<'_>,
+        samples: &Bound<'_, PyAny>,
+        classes: Option<Vec<Option<usize>>>,
+        report: Option<Py<PyAny>>,
+    ) -> PyResult<Result> {
+        let samples = arrays::tensor(samples)?;
+        let count = samples.shape().first().copied().unwrap_or(0);
+        if count == 0 {
+            return Err(PyValueError::new_err("there is nothing to explain: the batch is empty"));
+        }
+        let classes = match classes {
+            None => vec![None; count],
+            Some(one) if one.len() == 1 => vec![one[0]; count],
+            Some(each) => each,
+        };
+        if classes.len() != count {
+            let given = classes.len();
+            let message = format!("{given} targets were given for {count} samples");
+            return Err(PyValueError::new_err(message));
+        }
+        let mut listener = Listener::new(report);
+        let done = py.detach(|| self.in_batches(&samples, &classes, &mut listener));
+        match (done, listener.raised()) {
+            (_, Some(raised)) => Err(raised),
+            (Ok(found), None) => Ok(Result::new(found)),
+            (Err(error), None) => Err(exception(error)),
+        }
+    }
+}
+
+impl CompiledExplainer {
+    fn in_batches(
+        &self,
+        samples: &Tensor,
+        classes: &[Option<usize>],
+        listener: &mut Listener,
+    ) -> monosplit::Result<Vec<Explanation>> {
+        let count = classes.len();
+        let batches = count.div_ceil(self.batch);
+        let mut parts = Vec::with_capacity(batches);
+        for (index, start) in (0..count).step_by(self.batch).enumerate() {
+            let end = count.min(start + self.batch);
+            listener.at_batch(index, batches);
+            let images = if batches == 1 { samples.clone() } else { rows(samples, start..end)? };
+            let class = Class::PerSampleOrTop(classes[start..end].to_vec());
+            let position = Some(BatchPosition { offset: start, is_last: end == count });
+            let batch = ExplainBatch {
+                progress: &*listener,
+                position,
+                ..ExplainBatch::new(&images, &class, &self.settings)
+            };
+            parts.push(self.explainer.explain_batch(&batch)?);
+            listener.finish_batch()?;
+        }
+        Ok(parts)
+    }
+}
+
+/// What was found, as arrays that can be taken once each.
+#[pyclass(module = "monosplit")]
+pub(crate) struct Result {
+    parts: Vec<Explanation>,
+}
+
+impl Result {
+    fn new(parts: Vec<Explanation>) -> Self {
+        Result { parts }
+    }
+
+    fn joined(&self, of: impl Fn(&Explanation) -> &Tensor) -> PyResult<Tensor> {
+        match &self.parts[..] {
+            [only] => Ok(of(only).clone()),
+            parts => {
+                let parts: Vec<Tensor> = parts.iter().map(|part| of(part).clone()).collect();
+                stack(&parts, Kind::Float).map_err(exception)
+            }
+        }
+    }
+
+    /// Takes the values of a map out, so that nothing is copied where there was one batch.
+    fn take(&mut self, of: impl Fn(&mut Explanation) -> &mut SaliencyMap) -> PyResult<Tensor> {
+        let empty = || Tensor::vector(Vec::<f32>::new());
+        let mut parts: Vec<Tensor> =
+            self.parts.iter_mut().map(|part| std::mem::replace(&mut of(part).values, empty())).collect();
+        match parts.len() {
+            1 => Ok(parts.remove(0)),
+            _ => stack(&parts, Kind::Float).map_err(exception),
+        }
+    }
+}
+
+#[pymethods]
+impl Result {
+    /// The class scores, bit for bit those of the network alone.
+    fn scores<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        arrays::array(py, self.joined(|part| &part.logits)?)
+    }
+
+    /// The explained class of each sample.
+    fn classes(&self) -> Vec<usize> {
+        self.parts.iter().flat_map(|part| part.classes.iter().copied()).collect()
+    }
+
+    /// The attributions, shaped like what is explained. They can be taken once.
+    fn take_attributions<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let values = self.take(|part| &mut part.maps[0])?;
+        arrays::array(py, values)
+    }
+
+    /// The maps at the size of the input. They can be taken once.
+    fn take_maps<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let values = self.take(|part| &mut part.maps[1])?;
+        arrays::array(py, values)
+    }
+
+    /// For each sample the power of two that its attributions are to be multiplied by; 0 unless they would overflow.
+    fn exponents(&self) -> Vec<i32> {
+        self.parts.iter().flat_map(|part| part.maps[0].exponents.iter().copied()).collect()
+    }
+
+    /// What the method measured about itself, one number for each sample under each name.
+    fn diagnostics<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        for diagnostic in self.parts.iter().flat_map(|part| &part.maps[0].diagnostics) {
+            let mut values: Vec<f64> = match found.get_item(diagnostic.name)? {
+                Some(known) => known.extract()?,
+                None => Vec::new(),
+            };
+            values.extend(&diagnostic.values);
+            found.set_item(diagnostic.name, values)?;
+        }
+        Ok(found)
+    }
+}

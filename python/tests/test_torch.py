@@ -1,0 +1,248 @@
+"""Modules of PyTorch: export, layers by module, and the same numbers as Captum, grad-cam, Zennit and Quantus, run live."""
+
+import warnings
+
+import numpy as np
+import pytest
+
+import monosplit as ms
+
+torch = pytest.importorskip("torch")
+nn = torch.nn
+
+
+class Residual(nn.Module):
+    """A convolution block with a ReLU that is called twice, in place."""
+
+    def __init__(self, channels):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(channels)
+        self.conv2 = nn.Conv2d(channels, channels, 3, padding=1)
+        self.relu = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        return self.relu(x + self.conv2(self.relu(self.bn1(self.conv1(x)))))
+
+
+def residual():
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), nn.MaxPool2d(2), Residual(8), Residual(8),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(8, 5),
+    )
+    network[3].bn1.running_mean.uniform_(-0.5, 0.5)
+    network[3].bn1.running_var.uniform_(0.5, 1.5)
+    return network.eval()
+
+
+def plain():
+    torch.manual_seed(1)
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(6, 8, 3), nn.ReLU(), nn.AvgPool2d(2),
+        nn.Flatten(), nn.Linear(8 * 6 * 6, 16), nn.ReLU(), nn.Linear(16, 4),
+    ).eval()
+
+
+def smooth():
+    torch.manual_seed(2)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, padding=1), nn.SiLU(), nn.Conv2d(8, 8, 3, stride=2, padding=1), nn.GELU(),
+        nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 6), nn.Softmax(dim=1),
+    ).eval()
+
+
+def dense():
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 24), nn.ReLU(), nn.Linear(24, 12), nn.ReLU(), nn.Linear(12, 3)).eval()
+
+
+NETWORKS = [residual, plain, smooth, dense]
+
+
+def batch(count=2):
+    torch.manual_seed(7)
+    return torch.randn(count, 3, 32, 32)
+
+
+def close(found, expected, tolerance=1e-6):
+    found, expected = (np.asarray(value.detach() if hasattr(value, "detach") else value, dtype=np.float64) for value in (found, expected))
+    assert found.shape == expected.shape
+    largest = np.abs(expected).max()
+    assert np.abs(found - expected).max() <= tolerance * largest, np.abs(found - expected).max() / largest
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+def test_exported_networks_return_what_their_modules_return(make):
+    network, x = make(), batch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ms.ExportWarning)
+        model = ms.from_torch(network, x, output="probability")
+    close(model.run(x), network(x), 1e-5)
+    assert isinstance(model.run(x), torch.Tensor)
+
+
+@pytest.mark.parametrize("make", NETWORKS)
+@pytest.mark.parametrize("name", ["Saliency", "InputXGradient", "IntegratedGradients", "DeepLift", "GuidedBackprop", "Deconvolution"])
+def test_drop_in_classes_of_captum(make, name):
+    captum = pytest.importorskip("captum.attr")
+    if name in ("GuidedBackprop", "Deconvolution", "DeepLift") and make in (residual, smooth):
+        pytest.skip("Captum raises or has no rule for reused ReLUs and smooth functions")
+    network, x = make().double(), batch().double()
+    target = [1, 2]
+    expected = getattr(captum, name)(network).attribute(x.clone().requires_grad_(), target=target)
+    found = getattr(ms.captum, name)(network).attribute(x, target=target)
+    assert isinstance(found, torch.Tensor) and found.dtype == torch.float64
+    close(found, expected)
+
+
+def test_integrated_gradients_with_captums_arguments():
+    captum = pytest.importorskip("captum.attr")
+    network, x = plain().double(), batch().double()
+    arguments = dict(baselines=0.1 * torch.ones_like(x[:1]), target=torch.tensor([1, 3]), n_steps=30, method="riemann_trapezoid", return_convergence_delta=True)
+    expected, gap = captum.IntegratedGradients(network).attribute(x, **arguments)
+    found, own_gap = ms.captum.IntegratedGradients(network).attribute(x, **arguments)
+    close(found, expected)
+    np.testing.assert_allclose(own_gap.numpy(), gap.numpy(), atol=1e-8)
+
+
+@pytest.mark.parametrize("make", [plain, residual, smooth])
+def test_occlusion_of_captum(make):
+    captum = pytest.importorskip("captum.attr")
+    network, x = make().double(), batch().double()
+    arguments = dict(sliding_window_shapes=(3, 8, 8), strides=(3, 4, 4), target=1, baselines=0)
+    close(ms.captum.Occlusion(network).attribute(x, **arguments), captum.Occlusion(network).attribute(x, **arguments))
+
+
+@pytest.mark.parametrize("make", [plain, residual])
+def test_layer_gradcam_of_captum(make):
+    captum = pytest.importorskip("captum.attr")
+    network, x = make().double(), batch().double()
+    layer = network[3]
+    expected = captum.LayerGradCam(network, layer).attribute(x, target=2)
+    close(ms.captum.LayerGradCam(network, layer).attribute(x, target=2), expected)
+
+
+def test_deeplift_of_reused_relus_adds_up_where_captum_raises():
+    network, x = residual().double(), batch().double()
+    found, gap = ms.captum.DeepLift(network).attribute(x, target=0, return_convergence_delta=True)
+    assert found.shape == x.shape
+    assert float(gap.abs().max()) < 1e-8
+
+
+def test_gradcam_of_grad_cam():
+    peers = pytest.importorskip("pytorch_grad_cam")
+    network, x = residual(), batch()
+    with peers.GradCAM(model=network, target_layers=[network[4]]) as cam:
+        expected = cam(input_tensor=x, targets=None)
+    with ms.gradcam.GradCAM(model=network, target_layers=[network[4]]) as cam:
+        found = cam(input_tensor=x, targets=None)
+    assert found.shape == expected.shape
+    assert np.abs(found - expected).max() < 2e-2  # grad-cam resizes by OpenCV before it scales
+
+
+def test_lrp_of_zennit():
+    zennit = pytest.importorskip("zennit")
+    from zennit.attribution import Gradient
+    from zennit.composites import EpsilonPlus
+
+    network, x = plain().double(), batch().double()
+    with Gradient(network, EpsilonPlus()) as attributor:
+        output = network(x)
+        start = torch.zeros_like(output)
+        start[:, 1] = output[:, 1].detach()
+        _, expected = attributor(x.clone().requires_grad_(), start)
+    found = ms.from_torch(network, x).explain(x, "lrp:composite=epsilon-plus", target=1, dtype="float64").attributions
+    close(found, expected)
+
+
+def test_layers_are_named_by_their_modules():
+    network, x = residual(), batch()
+    model = ms.from_torch(network, x)
+    by_module = model.explain(x, "splitcam", layer=network[4].conv2)
+    by_name = model.explain(x, "splitcam", layer="4.conv2")
+    assert np.array_equal(by_module.maps, by_name.maps)
+    with pytest.raises(ValueError, match="Linear"):
+        model.explain(x, "splitcam", layer=nn.Linear(2, 2))
+
+
+def test_tensors_come_back_as_tensors():
+    network, x = plain(), batch()
+    found = ms.from_torch(network, x).explain(x.bfloat16(), "gradient")
+    assert isinstance(found.attributions, torch.Tensor) and found.attributions.dtype == torch.float32
+    wide = ms.from_torch(network, x).explain(x.double(), "gradient", dtype="float64")
+    assert wide.attributions.dtype == torch.float64
+
+
+def test_a_module_is_exported_once_for_the_same_weights():
+    network, x = plain(), batch()
+    first = ms.from_torch(network, x)
+    assert ms.from_torch(network, batch(5)) is first
+    with torch.no_grad():
+        network[0].weight.mul_(2.0)
+    second = ms.from_torch(network, x)
+    assert second is not first
+    close(second.run(x), network(x), 1e-5)
+
+
+def test_half_precision_and_compiled_modules_are_unwrapped():
+    network, x = plain(), batch()
+    expected = ms.from_torch(network, x).explain(x, "gradient", target=0).attributions
+    half = ms.from_torch(plain().half(), x.half()).explain(x, "gradient", target=0).attributions
+    rounded = ms.from_torch(plain().half().float(), x).explain(x, "gradient", target=0).attributions
+    assert torch.equal(half, rounded)
+    compiled = ms.from_torch(torch.compile(network), x)
+    assert torch.equal(compiled.explain(x, "gradient", target=0).attributions, expected)
+
+
+class Dictionary(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = plain()
+
+    def forward(self, x):
+        return {"logits": self.inner(x), "extra": x.mean()}
+
+
+def test_dictionaries_as_outputs():
+    network, x = Dictionary().eval(), batch()
+    close(ms.from_torch(network, x).run(x), network(x)["logits"], 1e-5)
+
+
+class Branching(nn.Module):
+    def forward(self, x):
+        if float(x.sum()) > 0:
+            return x.flatten(1)[:, :4]
+        return -x.flatten(1)[:, :4]
+
+
+def test_what_cannot_be_exported_is_said_in_one_line():
+    x = batch()
+    cases = [
+        (plain().train(), "eval"),
+        (nn.Sequential(plain(), nn.Dropout().train()), "eval"),
+    ]
+    for network, words in cases:
+        with pytest.raises(ValueError, match=words) as raised:
+            ms.from_torch(network, x)
+        assert "\n" not in str(raised.value)
+    with pytest.raises(TypeError):
+        ms.from_torch("resnet18", x)
+
+
+def test_quantus_runs_on_our_function():
+    quantus = pytest.importorskip("quantus")
+    network, x = plain(), batch(3)
+    y = network(x).argmax(1).numpy()
+    model = ms.from_torch(network, x)
+    masks = np.zeros((3, 1, 32, 32)); masks[:, :, 8:24, 8:24] = 1
+    metrics = {
+        "flipping": quantus.PixelFlipping(features_in_step=128, perturb_baseline="black", disable_warnings=True),
+        "sensitivity": quantus.MaxSensitivity(nr_samples=2, disable_warnings=True),
+        "localisation": quantus.AttributionLocalisation(disable_warnings=True),
+        "randomisation": quantus.MPRT(disable_warnings=True),
+    }
+    found = quantus.evaluate(
+        metrics, {"SplitCAM": ms.quantus(model, "splitcam")}, network, x.numpy(), y, s_batch=masks, explain_func_kwargs={}
+    )
+    assert set(found["SplitCAM"]) == set(metrics)

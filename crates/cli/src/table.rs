@@ -1,5 +1,7 @@
 //! Text tables with aligned columns, and numbers in readable form.
 
+use monosplit::graph::escaped;
+
 /// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Align {
@@ -62,11 +64,9 @@ fn shortened(text: &str, most: usize) -> String {
     }
 }
 
-/// A text with its control characters escaped, so that text from a file cannot control the terminal.
+/// A text in which nothing controls the terminal or turns the direction of writing.
 pub(crate) fn printable(text: &str) -> String {
-    text.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect::<Vec<_>>() } else { vec![c] })
-        .collect()
+    escaped(text).into_owned()
 }
 
 /// A whole number with commas between thousands.

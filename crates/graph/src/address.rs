@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use crate::calls::numbered;
 use crate::error::{Error, ErrorKind, Hint, Result};
 use crate::graph::{Graph, Label, Node, NodeId};
+use crate::legible::shown;
 use crate::op::Op;
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
@@ -135,17 +136,17 @@ impl Graph {
 
     fn called_often(&self, module: &str, calls: &[Layer]) -> Error {
         let described = |(index, call): (usize, &Layer)| {
-            let name = shortened(&numbered(module, index));
+            let name = shown(&numbered(module, index));
             match self.node(call.last).label.node.as_str() {
                 "" => format!("'{name}'"),
-                node => format!("'{name}' ({})", shortened(node)),
+                node => format!("'{name}' ({})", shown(node)),
             }
         };
         let listed: Vec<String> = calls.iter().enumerate().take(SUGGESTIONS).map(described).collect();
         let more = if calls.len() > SUGGESTIONS { ", …" } else { "" };
         let message = format!(
             "the module '{}' is called {} times; say which call is meant: {}{more}",
-            shortened(module),
+            shown(module),
             calls.len(),
             listed.join(", ")
         );
@@ -199,12 +200,12 @@ impl Graph {
         let hint = match (closest.is_empty(), &self.layers()[..]) {
             (false, _) => format!("; did you mean {}?", closest.join(", ")),
             (true, [first, second, .., last]) => {
-                let names = [first, second, last].map(|layer| shortened(&layer.name));
+                let names = [first, second, last].map(|layer| shown(&layer.name));
                 format!("; names here are '{}', '{}' … '{}'", names[0], names[1], names[2])
             }
             _ => String::new(),
         };
-        Error::new(ErrorKind::UnknownName, format!("no layer '{}'{hint}", shortened(name))).hint(Hint::LAYERS)
+        Error::new(ErrorKind::UnknownName, format!("no layer '{}'{hint}", shown(name))).hint(Hint::LAYERS)
     }
 
     /// All layers in topological order: every node that is not constant.
@@ -303,13 +304,6 @@ fn name_distance(wanted: &str, candidate: &str) -> Option<usize> {
     }
     let close = edits <= (wanted.chars().count() / 3).max(2) || wanted.contains(&candidate);
     close.then_some(edits)
-}
-
-fn shortened(name: &str) -> String {
-    match name.char_indices().nth(LONGEST_COMPARED) {
-        Some((end, _)) => format!("{}…", &name[..end]),
-        None => name.to_string(),
-    }
 }
 
 #[cfg(test)]

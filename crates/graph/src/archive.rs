@@ -7,8 +7,7 @@ use zip::read::{ArchiveOffset, Config};
 use zip::result::ZipError;
 use zip::{CompressionMethod, ZipArchive};
 
-use crate::weights::shown;
-use crate::{Error, Result};
+use crate::{Error, Result, shown};
 
 /// The entries of a zip file.
 #[derive(Clone)]

@@ -147,8 +147,9 @@ impl Element {
     pub(crate) fn decode(self, bytes: &[u8], order: ByteOrder) -> Result<Data> {
         if !bytes.len().is_multiple_of(self.width()) {
             return Err(Error::malformed(format!(
-                "{} bytes are no whole number of {self:?} elements",
-                bytes.len()
+                "{} bytes are no whole number of {} numbers",
+                bytes.len(),
+                self.name()
             )));
         }
         Ok(match self {

@@ -4,6 +4,8 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::sync::Arc;
 
+use crate::legible::{sentence, shown};
+
 /// Result of this crate's functions.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -103,7 +105,7 @@ struct Failure {
 impl Error {
     /// A failure of `kind` described by `message`.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
-        let (context, message) = (String::new(), message.into());
+        let (context, message) = (String::new(), sentence(message.into()));
         Error(Box::new(Failure { kind, context, node: None, message, hint: None, source: None }))
     }
 
@@ -169,7 +171,7 @@ impl Error {
     pub fn prefixed(mut self, words: &str) -> Self {
         // A node is a part of what is named later, so that it stands after that.
         let text = if self.0.node.is_some() { &mut self.0.context } else { &mut self.0.message };
-        text.insert_str(0, words);
+        text.insert_str(0, &sentence(words.to_owned()));
         self
     }
 
@@ -218,7 +220,7 @@ impl Error {
     /// The text without the hint.
     pub fn statement(&self) -> String {
         let Failure { context, node, message, .. } = &*self.0;
-        let node = node.as_ref().map_or_else(String::new, |node| format!("in node '{node}': "));
+        let node = node.as_ref().map_or_else(String::new, |node| format!("in node '{}': ", shown(node)));
         format!("{context}{node}{message}")
     }
 

@@ -3,7 +3,7 @@
 
 use crate::element::{ByteOrder, Element, MAX_RANK, View};
 use crate::tensor::{Data, element_count};
-use crate::{Error, Result, Tensor};
+use crate::{Error, Result, Tensor, shown};
 
 const MAGIC: &[u8; 6] = b"\x93NUMPY";
 
@@ -50,9 +50,9 @@ pub fn read(bytes: &[u8]) -> Result<Tensor> {
     let size = element_count(&header.shape).and_then(|count| count.checked_mul(header.element.width()));
     if size != Some(data.len()) {
         return Err(Error::malformed(format!(
-            "the .npy header promises shape {:?} of {:?}, found {} bytes: the file is truncated or corrupt",
+            "the .npy header promises shape {:?} of {} numbers, found {} bytes: the file is truncated or corrupt",
             header.shape,
-            header.element,
+            header.element.name(),
             data.len()
         )));
     }
@@ -276,9 +276,9 @@ impl<'a> Literal<'a> {
             "f4" => Element::F32,
             "f8" => Element::F64,
             _ => {
-                let shown: String = descr.chars().take(16).flat_map(char::escape_debug).collect();
                 return Err(Error::unsupported(format!(
-                    "the .npy array holds elements of type '{shown}': save real numbers, integers or booleans"
+                    "the .npy array holds elements of type '{}': save real numbers, integers or booleans",
+                    shown(descr)
                 )));
             }
         };
@@ -289,7 +289,7 @@ impl<'a> Literal<'a> {
     }
 
     fn unexpected(&self, wanted: &str) -> Error {
-        let found: String = self.rest.chars().take(24).flat_map(char::escape_debug).collect();
+        let found: String = self.rest.chars().take(24).collect();
         Error::malformed(format!("the .npy header should go on with {wanted}, found '{found}'"))
     }
 }

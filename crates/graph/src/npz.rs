@@ -4,8 +4,7 @@
 use std::io::{Read, sink};
 
 use crate::archive::{Archive, Content, is_archive};
-use crate::weights::shown;
-use crate::{Error, Result, Tensor, npy};
+use crate::{Error, Result, Tensor, npy, shown};
 
 /// How many bytes an array may take, unpacked or in memory, that is compressed in the file. Zeros take a thousandth of
 /// their size, so that the size of a file says nothing.

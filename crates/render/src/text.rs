@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use monosplit_graph::is_disturbing;
 use unicode_bidi::{BidiClass, bidi_class};
 
 use crate::shaping;
@@ -52,14 +53,10 @@ pub(crate) fn width(text: &str, size: TextSize) -> f64 {
 /// `text` without what may not stand in a document or would disturb the words around it: control characters
 /// and marks that turn the direction of writing become `�`.
 pub(crate) fn clean(text: &str) -> String {
-    let disturbing = |c: char| {
-        c.is_control()
-            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{fffe}' | '\u{ffff}')
-    };
     text.chars()
         .map(|c| match c {
             '\t' | '\n' | '\r' => ' ',
-            c if disturbing(c) => '\u{fffd}',
+            c if is_disturbing(c) => '\u{fffd}',
             c => c,
         })
         .collect()

@@ -187,8 +187,15 @@ impl IncrementalProgram {
             let inside = (0..2).all(|axis| region[axis].end <= size[axis]);
             if !inside || height > self.largest_change[0] || width > self.largest_change[1] {
                 return Err(Error::argument(format!(
-                    "a change of rows {:?} and columns {:?}, expected at most {:?} of {size:?}",
-                    region[0], region[1], self.largest_change
+                    "a change of rows {} to {} and columns {} to {}, expected at most {}×{} of {}×{}",
+                    region[0].start,
+                    region[0].end,
+                    region[1].start,
+                    region[1].end,
+                    self.largest_change[0],
+                    self.largest_change[1],
+                    size[0],
+                    size[1]
                 )));
             }
             if *sample >= samples || values.shape() != [channels, height, width] {

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::global::{Global, shown};
+use super::global::Global;
 use super::pickle::{Id, Pickle, Value};
 use crate::element::{ByteOrder, Element, MAX_RANK, View};
-use crate::{Error, FileBytes, Result, Tensor};
+use crate::{Error, FileBytes, Result, Tensor, shown};
 
 /// Names under which training scripts keep the state dict, in the order they are tried.
 const STATE_DICTS: [&str; 3] = ["state_dict", "model_state_dict", "model"];

@@ -2,7 +2,7 @@
 //! whose meaning is written down in this crate, and no name is ever looked up anywhere else.
 
 use crate::element::Element;
-use crate::{Error, Result};
+use crate::{Error, Result, shown};
 
 /// What a name in a pickle means to us.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -118,16 +118,6 @@ fn refused(module: &str, name: &str) -> Error {
         shown(module),
         shown(name)
     ))
-}
-
-/// A name from a file, made fit for a message: one line, of bounded length.
-pub(crate) fn shown(name: &str) -> String {
-    const SHOWN: usize = 80;
-    let mut shown: String = name.chars().take(SHOWN).flat_map(char::escape_debug).collect();
-    if name.chars().nth(SHOWN).is_some() {
-        shown.push('…');
-    }
-    shown
 }
 
 #[cfg(test)]

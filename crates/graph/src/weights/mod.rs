@@ -12,7 +12,6 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-pub(crate) use self::global::shown;
 use crate::archive::is_archive;
 use crate::{Error, ErrorKind, FileBytes, Result, Tensor};
 

@@ -5,11 +5,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::checkpoint::{StorageReference, Storages, tensors};
-use super::global::shown;
 use super::pickle::{Pickle, Value};
 use crate::archive::{Archive, Content, is_archive};
 use crate::element::ByteOrder;
-use crate::{Error, FileBytes, Result, Tensor};
+use crate::{Error, FileBytes, Result, Tensor, shown};
 
 /// The number a file from before PyTorch 1.6 starts with, `0x1950a86a20f9469cfc6c`.
 const MAGIC: [u8; 10] = [0x6c, 0xfc, 0x9c, 0x46, 0xf9, 0x20, 0x6a, 0xa8, 0x50, 0x19];

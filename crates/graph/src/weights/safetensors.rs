@@ -12,10 +12,9 @@ use serde::de::{Deserialize, Deserializer, Error as _, MapAccess, Visitor};
 use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::MAX_TENSORS;
-use super::global::shown;
 use crate::element::{ByteOrder, Element, MAX_RANK};
 use crate::tensor::{Data, element_count};
-use crate::{Error, FileBytes, Result, Tensor};
+use crate::{Error, FileBytes, Result, Tensor, shown};
 
 /// The longest header the format allows.
 const MAX_HEADER: usize = 100_000_000;
@@ -36,9 +35,8 @@ pub(super) fn read(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Conten
     let (header, data) = split(bytes)?;
     // A copy: who writes to a mapped file must not change a text that was checked.
     let header = header.to_vec();
-    let header: Header = serde_json::from_slice(&header).map_err(|error| {
-        Error::malformed(format!("the safetensors header: {}", shown(&error.to_string())))
-    })?;
+    let header: Header = serde_json::from_slice(&header)
+        .map_err(|error| Error::malformed(format!("the safetensors header: {error}")))?;
     check_cover(&header.tensors, data.len())?;
     let tensors: Result<Vec<(String, Tensor)>> = header
         .tensors
@@ -182,7 +180,8 @@ fn tensor(info: TensorInfo, data: &[u8], file: Option<&Arc<FileBytes>>) -> Resul
             Tensor::new(info.shape, element.read(bytes, ByteOrder::Little, file)?)
         }
         _ => Err(Error::malformed(format!(
-            "bytes {start} to {end} of the data cannot hold shape {:?} of {element:?}",
+            "bytes {start} to {end} of the data cannot hold {} numbers of shape {:?}",
+            element.name(),
             info.shape
         ))),
     }
@@ -193,7 +192,7 @@ fn check_cover(tensors: &[(String, TensorInfo)], length: usize) -> Result<()> {
     let mut sorted = tensors.to_vec();
     sorted.sort_by_key(|(_, info)| info.data_offsets);
     let covered = sorted.last().map_or(0, |(_, info)| info.data_offsets.1);
-    Metadata::new(None, sorted).map_err(|error| Error::malformed(shown(&error.to_string())))?;
+    Metadata::new(None, sorted).map_err(|error| Error::malformed(error.to_string()))?;
     if covered != length {
         return Err(Error::malformed(format!(
             "the tensors take {covered} bytes, the file holds {length}: it is truncated or corrupt"

@@ -2,7 +2,7 @@
 //! are not used are not read, and aligned elements are used without a copy.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::ops::Deref;
 use std::path::Path;
 use std::ptr::NonNull;
@@ -134,6 +134,12 @@ impl std::fmt::Debug for FileBytes {
     }
 }
 
+impl AsRef<[u8]> for FileBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
+    }
+}
+
 impl Deref for FileBytes {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
@@ -146,7 +152,16 @@ impl Deref for FileBytes {
 
 /// Opens a regular file. The kind is checked before the file is opened, because opening a pipe waits for a writer.
 pub fn open_regular(path: &Path) -> Result<File> {
-    let failed = |cause: std::io::Error| Error::io(path, cause);
+    let failed = |cause: std::io::Error| match std::fs::read_link(path) {
+        Ok(target) if cause.kind() == ErrorKind::NotFound => Error::io(
+            path,
+            std::io::Error::new(
+                ErrorKind::NotFound,
+                format!("the link leads to nothing, there is no {}", target.display()),
+            ),
+        ),
+        _ => Error::io(path, cause),
+    };
     if !std::fs::metadata(path).map_err(failed)?.is_file() {
         let found = if path.is_dir() { "a folder" } else { "a device or pipe" };
         return Err(Error::argument(format!("{}: expected a file, found {found}", path.display())));

@@ -37,13 +37,7 @@ impl Typeface {
 
     /// The face at `index` of the font file at `path`, which is mapped.
     pub(crate) fn open(path: &Path, index: u32) -> Option<Self> {
-        struct Mapped(Arc<FileBytes>);
-        impl AsRef<[u8]> for Mapped {
-            fn as_ref(&self) -> &[u8] {
-                &self.0
-            }
-        }
-        let data: Arc<dyn AsRef<[u8]> + Send + Sync> = Arc::new(Mapped(FileBytes::open(path).ok()?));
+        let data: Arc<dyn AsRef<[u8]> + Send + Sync> = FileBytes::open(path).ok()?;
         Typeface::new(data, index)
     }
 

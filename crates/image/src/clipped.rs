@@ -1,18 +1,25 @@
-//! Numbers of more than 8 bits, clipped to a byte as Pillow's `convert("RGB")` clips them.
+//! Numbers of more than 8 bits, clipped to a byte as Pillow's `convert("RGB")` clips them. That leaves little but white of a
+//! picture that uses the whole range, so that it is remembered for a warning.
 
-use std::sync::Once;
+use std::cell::Cell;
 
-/// A 16-bit shade. Pillow clips it, which leaves little but white of a picture that uses the whole range; that is worth a
-/// warning, but one is enough.
-pub(crate) fn clip_16_bits(value: u16) -> u8 {
-    static WARNED: Once = Once::new();
-    if value > 255 {
-        WARNED.call_once(|| {
-            log::warn!(
-                "a grey picture has values above 255, which become white, as in Pillow's convert(\"RGB\"); \
-                 scale 16-bit pictures to 8 bits first"
-            );
-        });
+/// Clips the shades of one picture, and knows whether one of them was too large.
+#[derive(Default)]
+pub(crate) struct Clipper {
+    any: Cell<bool>,
+}
+
+impl Clipper {
+    /// A 16-bit shade as a byte.
+    pub(crate) fn clip(&self, value: u16) -> u8 {
+        if value > 255 {
+            self.any.set(true);
+        }
+        value.min(255) as u8
     }
-    value.min(255) as u8
+
+    /// Whether a shade was above 255.
+    pub(crate) fn any(&self) -> bool {
+        self.any.get()
+    }
 }

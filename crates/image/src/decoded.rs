@@ -3,6 +3,7 @@
 
 use monosplit_graph::{Error, Result};
 
+use crate::clipped::Clipper;
 use crate::orientation::Orientation;
 use crate::picture::{Picture, checked_area};
 
@@ -60,6 +61,8 @@ pub(crate) struct Decoded {
     pub(crate) orientation: Orientation,
     /// Whether Pillow turns pictures of this format without being asked.
     pub(crate) always_turned: bool,
+    /// Whether shades of 16 bits were clipped to a byte.
+    pub(crate) clipped: bool,
 }
 
 /// Pixels row by row.
@@ -74,12 +77,18 @@ impl Decoded {
     /// A decoded file with its top at the top.
     pub(crate) fn new(width: usize, height: usize, pixels: DecodedPixels) -> Self {
         let orientation = Orientation::default();
-        Decoded { width, height, pixels, orientation, always_turned: false }
+        Decoded { width, height, pixels, orientation, always_turned: false, clipped: false }
     }
 
     /// The same with an orientation, where there is one.
     pub(crate) fn oriented(mut self, orientation: Option<Orientation>) -> Self {
         self.orientation = orientation.unwrap_or_default();
+        self
+    }
+
+    /// The same with what the clipper of its shades knows.
+    pub(crate) fn clipped_by(mut self, clipper: &Clipper) -> Self {
+        self.clipped = clipper.any();
         self
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use monosplit_graph::{Error, Result, open_regular};
 
-use crate::decoded::ReadOptions;
+use crate::decoded::{Decoded, ReadOptions};
 use crate::format::PictureFormat;
 use crate::{bmp, gif, jpeg, png, pnm, tiff, webp};
 
@@ -54,7 +54,11 @@ impl Picture {
         let mut bytes = Vec::new();
         let read = open_regular(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|cause| Error::io(path, cause))?;
-        Picture::decode_with(&bytes, options).map_err(|error| error.context(path.display()))
+        let decoded = decode(&bytes).and_then(|decoded| {
+            warn_of_clipping(&decoded, &path.display());
+            decoded.into_picture(options)
+        });
+        decoded.map_err(|error| error.context(path.display()))
     }
 
     /// Decodes the bytes of a file.
@@ -64,30 +68,9 @@ impl Picture {
 
     /// The same, with options.
     pub fn decode_with(bytes: &[u8], options: &ReadOptions) -> Result<Self> {
-        let names = PictureFormat::NAMES;
-        if bytes.is_empty() {
-            return Err(Error::malformed(format!("the file is empty; give a picture ({names})")));
-        }
-        if bytes.len() > MAX_BYTES {
-            return Err(Error::unsupported(format!(
-                "the file is larger than the limit of {MAX_BYTES} bytes"
-            )));
-        }
-        let decode = match PictureFormat::of(bytes) {
-            Some(PictureFormat::Jpeg) => jpeg::decode,
-            Some(PictureFormat::Png) => png::decode,
-            Some(PictureFormat::WebP) => webp::decode,
-            Some(PictureFormat::Gif) => gif::decode,
-            Some(PictureFormat::Bmp) => bmp::decode,
-            Some(PictureFormat::Tiff) => tiff::decode,
-            Some(PictureFormat::Pnm) => pnm::decode,
-            None => {
-                return Err(Error::unsupported(format!(
-                    "the file does not start as a {names} does; convert the picture to one of them"
-                )));
-            }
-        };
-        decode(bytes)?.into_picture(options)
+        let decoded = decode(bytes)?;
+        warn_of_clipping(&decoded, &"a picture");
+        decoded.into_picture(options)
     }
 
     /// A picture of as many pixels in another arrangement.
@@ -131,6 +114,42 @@ impl Picture {
 impl std::fmt::Debug for Picture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Picture({}×{})", self.width, self.height)
+    }
+}
+
+/// Decodes the bytes of a file, whose format its first bytes tell.
+fn decode(bytes: &[u8]) -> Result<Decoded> {
+    let names = PictureFormat::NAMES;
+    if bytes.is_empty() {
+        return Err(Error::malformed(format!("the file is empty; give a picture ({names})")));
+    }
+    if bytes.len() > MAX_BYTES {
+        return Err(Error::unsupported(format!("the file is larger than the limit of {MAX_BYTES} bytes")));
+    }
+    let decode = match PictureFormat::of(bytes) {
+        Some(PictureFormat::Jpeg) => jpeg::decode,
+        Some(PictureFormat::Png) => png::decode,
+        Some(PictureFormat::WebP) => webp::decode,
+        Some(PictureFormat::Gif) => gif::decode,
+        Some(PictureFormat::Bmp) => bmp::decode,
+        Some(PictureFormat::Tiff) => tiff::decode,
+        Some(PictureFormat::Pnm) => pnm::decode,
+        None => {
+            return Err(Error::unsupported(format!(
+                "the file does not start as a {names} does; convert the picture to one of them"
+            )));
+        }
+    };
+    decode(bytes)
+}
+
+/// Says of which picture little but white is left.
+fn warn_of_clipping(decoded: &Decoded, name: &dyn std::fmt::Display) {
+    if decoded.clipped {
+        log::warn!(
+            "{name}: grey of 16 bits has values above 255, which become white, as in Pillow's convert(\"RGB\"); \
+             scale 16-bit pictures to 8 bits first"
+        );
     }
 }
 

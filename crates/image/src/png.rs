@@ -5,7 +5,7 @@ use std::io::Cursor;
 use monosplit_graph::{Error, Result};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Info, Limits, Transformations};
 
-use crate::clipped::clip_16_bits;
+use crate::clipped::Clipper;
 use crate::decoded::{Decoded, DecodedPixels};
 use crate::orientation::Orientation;
 use crate::picture::{MAX_BYTES, checked_area};
@@ -37,10 +37,11 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     let mut samples = vec![0; size.ok_or_else(|| failure(DecodingError::LimitsExceeded))?];
     let frame = reader.next_frame(&mut samples).map_err(failure)?;
     samples.truncate(frame.buffer_size());
+    let clipper = Clipper::default();
     if is_wide_grey {
-        samples = samples.chunks_exact(2).map(|v| clip_16_bits(u16::from_be_bytes([v[0], v[1]]))).collect();
+        samples = samples.chunks_exact(2).map(|v| clipper.clip(u16::from_be_bytes([v[0], v[1]]))).collect();
     } else if frame.bit_depth != BitDepth::Eight {
-        return Err(Error::unsupported(format!("a PNG with samples of {:?} bits", frame.bit_depth)));
+        return Err(Error::unsupported(format!("a PNG with samples of {} bits", frame.bit_depth as u8)));
     }
     let pixels = match frame.color_type {
         ColorType::Rgb => DecodedPixels::Rgb(samples),
@@ -52,7 +53,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
         ColorType::Indexed => return Err(Error::malformed("the PNG lacks the palette its pixels refer to")),
     };
     let decoded = Decoded::new(frame.width as usize, frame.height as usize, pixels);
-    Ok(decoded.oriented(orientation(bytes)))
+    Ok(decoded.oriented(orientation(bytes)).clipped_by(&clipper))
 }
 
 /// The orientation, from the chunk of EXIF, wherever it lies, or else from uncompressed XMP.
@@ -86,6 +87,45 @@ fn failure(error: DecodingError) -> Error {
         DecodingError::LimitsExceeded => {
             Error::unsupported(format!("the PNG takes more than {} MiB to decode", MAX_BYTES >> 20))
         }
-        error => Error::malformed(format!("the PNG is truncated or corrupt ({error})")).caused_by(error),
+        error => {
+            let said = in_words(&error.to_string());
+            Error::malformed(format!("the PNG is truncated or corrupt: {said}")).caused_by(error)
+        }
+    }
+}
+
+/// What the decoder says, with chunks by their four letters. It writes them as Rust prints structures.
+fn in_words(said: &str) -> String {
+    let mut words = String::new();
+    let mut rest = said;
+    while let Some((before, structure)) = rest.split_once("ChunkType { type: ") {
+        let (fields, after) = structure.split_once('}').unwrap_or((structure, ""));
+        words.push_str(before);
+        words.push_str(fields.split(',').next().unwrap_or_default());
+        rest = after;
+    }
+    words.push_str(rest);
+    // What its decompressor found is the name of a variant.
+    if let Some((statement, variant)) = words.split_once("stream. ") {
+        let letters = variant.chars().flat_map(|c| [Some(' ').filter(|_| c.is_uppercase()), Some(c)]);
+        words = format!("{statement}stream:{}", letters.flatten().collect::<String>().to_lowercase());
+    }
+    words.trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn issue_27_messages_of_the_decoder_hold_no_debug_text() {
+        let crc =
+            "CRC error: expected 0x1 have 0x2 while decoding ChunkType { type: IDAT, critical: true } chunk.";
+        assert_eq!(in_words(crc), "CRC error: expected 0x1 have 0x2 while decoding IDAT chunk");
+        assert_eq!(
+            in_words("Corrupt deflate stream. WrongChecksum"),
+            "Corrupt deflate stream: wrong checksum"
+        );
+        assert_eq!(in_words("Invalid PNG signature."), "Invalid PNG signature");
     }
 }

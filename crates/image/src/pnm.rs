@@ -5,7 +5,7 @@
 
 use monosplit_graph::{Error, Result};
 
-use crate::clipped::clip_16_bits;
+use crate::clipped::Clipper;
 use crate::decoded::{Decoded, DecodedPixels, checked_expansion};
 
 /// Most digits of a number.
@@ -35,19 +35,18 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
         return Err(corrupt("it is too short for a picture of its size"));
     }
     let count = per_row * height;
+    let scale = Scale::new(samples, maximum);
     let values = match (is_plain, samples) {
         (true, Samples::Bits) => tokens.plain_bits(count)?,
         (false, Samples::Bits) => raw_bits(rest, width, height),
         (true, _) => {
-            let scale = Scale::new(samples, maximum);
-            (0..count)
-                .map(|_| tokens.value(maximum).map(|value| scale.apply(value)))
-                .collect::<Result<_>>()?
+            let value = |_| tokens.value(maximum).map(|value| scale.apply(value));
+            (0..count).map(value).collect::<Result<_>>()?
         }
-        (false, _) => raw_values(rest, count, &Scale::new(samples, maximum))?,
+        (false, _) => raw_values(rest, count, &scale)?,
     };
     let rgb = if samples == Samples::Rgb { values } else { values.iter().flat_map(|&v| [v; 3]).collect() };
-    Ok(Decoded::new(width, height, DecodedPixels::Rgb(rgb)))
+    Ok(Decoded::new(width, height, DecodedPixels::Rgb(rgb)).clipped_by(&scale.clipper))
 }
 
 fn corrupt(what: &str) -> Error {
@@ -66,23 +65,25 @@ struct Scale {
     maximum: u16,
     /// Grey maps of more than 8 bits.
     is_wide: bool,
+    clipper: Clipper,
 }
 
 impl Scale {
     fn new(samples: Samples, maximum: u16) -> Self {
-        Scale { maximum, is_wide: samples == Samples::Grey && maximum > 255 }
+        let is_wide = samples == Samples::Grey && maximum > 255;
+        Scale { maximum, is_wide, clipper: Clipper::default() }
     }
 
     fn apply(&self, value: u16) -> u8 {
         let top = if self.is_wide { 65535.0 } else { 255.0 };
         let scaled = (f64::from(value) / f64::from(self.maximum) * top).round_ties_even().min(top);
-        if self.is_wide { clip_16_bits(scaled as u16) } else { scaled as u8 }
+        if self.is_wide { self.clipper.clip(scaled as u16) } else { scaled as u8 }
     }
 }
 
 fn raw_values(bytes: &[u8], count: usize, scale: &Scale) -> Result<Vec<u8>> {
     let width = if scale.maximum < 256 { 1 } else { 2 };
-    let bytes = bytes.get(..count * width).ok_or_else(|| corrupt("it ends too early"))?;
+    let bytes = bytes.get(..count.saturating_mul(width)).ok_or_else(|| corrupt("it ends too early"))?;
     let value = |sample: &[u8]| sample.iter().fold(0, |value, &byte| value << 8 | u16::from(byte));
     Ok(bytes.chunks_exact(width).map(|sample| scale.apply(value(sample))).collect())
 }
@@ -96,7 +97,7 @@ fn raw_bits(bytes: &[u8], width: usize, height: usize) -> Vec<u8> {
     values
 }
 
-/// Numbers between white space and remarks.
+/// Numbers between white space and comments.
 struct Tokens<'a> {
     bytes: &'a [u8],
     position: usize,
@@ -109,7 +110,7 @@ impl Tokens<'_> {
         byte
     }
 
-    /// The next byte that is neither space nor part of a remark.
+    /// The next byte that is neither space nor part of a comment.
     fn next_visible(&mut self) -> Option<u8> {
         loop {
             match self.next_byte()? {
@@ -127,7 +128,8 @@ impl Tokens<'_> {
         let mut digits = 0;
         while let Some(digit @ b'0'..=b'9') = byte {
             digits += 1;
-            value = value * 10 + usize::from(digit - b'0');
+            // A number that 32 bits cannot hold is beyond every limit, and is not counted further.
+            value = value.saturating_mul(10).saturating_add(usize::from(digit - b'0'));
             if digits > MAX_DIGITS {
                 break;
             }

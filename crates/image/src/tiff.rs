@@ -7,6 +7,7 @@ mod sample;
 
 use monosplit_graph::{Error, Result};
 
+use crate::clipped::Clipper;
 use crate::cmyk;
 use crate::decoded::{Decoded, DecodedPixels};
 use crate::ifd::{Directory, corrupt};
@@ -22,7 +23,8 @@ const MAX_COLOURS: usize = 3 << 16;
 pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     let directory = Directory::first(bytes)?;
     let layout = Layout::read(&directory, bytes.len())?;
-    let samples = chunk::samples(bytes, &layout)?;
+    let clipper = Clipper::default();
+    let samples = chunk::samples(bytes, &layout, &clipper)?;
     let pixels = match layout.colours {
         Colours::Grey { inverted } => grey(&samples, inverted),
         Colours::GreyAlpha => DecodedPixels::Rgba(repeated(&samples)),
@@ -41,7 +43,8 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
         }
     };
     let orientation = Orientation::of_directory(&directory);
-    let decoded = Decoded::new(layout.width, layout.height, pixels).oriented(orientation);
+    let decoded =
+        Decoded::new(layout.width, layout.height, pixels).oriented(orientation).clipped_by(&clipper);
     Ok(Decoded { always_turned: true, ..decoded })
 }
 

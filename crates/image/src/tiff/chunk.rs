@@ -9,10 +9,11 @@ use weezl::decode::Configuration;
 
 use super::layout::{Compression, Layout};
 use super::sample;
+use crate::clipped::Clipper;
 use crate::ifd::corrupt;
 
 /// The samples of all pixels that are used, pixel by pixel.
-pub(super) fn samples(bytes: &[u8], layout: &Layout) -> Result<Vec<u8>> {
+pub(super) fn samples(bytes: &[u8], layout: &Layout, clipper: &Clipper) -> Result<Vec<u8>> {
     let used = layout.colours.used();
     let mut pixels = vec![0; layout.width * layout.height * used];
     let across = layout.width.div_ceil(layout.chunk.0);
@@ -22,7 +23,7 @@ pub(super) fn samples(bytes: &[u8], layout: &Layout) -> Result<Vec<u8>> {
         let (plane, place) = (index / (across * down), index % (across * down));
         let place = (place % across, place / across);
         let chunk = Chunk::read(bytes, layout, index, place)?;
-        chunk.put(layout, plane, &mut pixels);
+        chunk.put(layout, plane, clipper, &mut pixels);
     }
     Ok(pixels)
 }
@@ -66,7 +67,7 @@ impl Chunk {
         Ok(Chunk { bytes, corner, size, row_bytes })
     }
 
-    fn put(&self, layout: &Layout, plane: usize, pixels: &mut [u8]) {
+    fn put(&self, layout: &Layout, plane: usize, clipper: &Clipper, pixels: &mut [u8]) {
         let used = layout.colours.used();
         let (stride, kept) = if layout.separate_planes { (1, 1) } else { (layout.samples, used) };
         for y in 0..self.size.1 {
@@ -74,7 +75,8 @@ impl Chunk {
             let start = ((self.corner.1 + y) * layout.width + self.corner.0) * used + plane;
             for x in 0..self.size.0 {
                 for channel in 0..kept {
-                    pixels[start + x * used + channel] = sample::byte(row, x * stride + channel, layout);
+                    let byte = sample::byte(row, x * stride + channel, layout, clipper);
+                    pixels[start + x * used + channel] = byte;
                 }
             }
         }

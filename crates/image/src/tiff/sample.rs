@@ -1,18 +1,18 @@
 //! Single samples of a TIFF file, as bytes.
 
 use super::layout::{Colours, Layout, SampleFormat};
-use crate::clipped::clip_16_bits;
+use crate::clipped::Clipper;
 
 /// The sample at a position of a row. Shades of fewer than 8 bits are scaled to 255, indices are not; of 16-bit colours the
 /// high byte counts; wide shades are clipped.
-pub(super) fn byte(row: &[u8], position: usize, layout: &Layout) -> u8 {
+pub(super) fn byte(row: &[u8], position: usize, layout: &Layout, clipper: &Clipper) -> u8 {
     match layout.bits {
         8 => row[position],
         16 => {
             let value = u16::from_ne_bytes(ordered(row, position, layout.big_endian));
             match (layout.colours, layout.format) {
                 (Colours::Grey { .. }, SampleFormat::Signed) => (value as i16).clamp(0, 255) as u8,
-                (Colours::Grey { .. }, _) => clip_16_bits(value),
+                (Colours::Grey { .. }, _) => clipper.clip(value),
                 _ => (value >> 8) as u8,
             }
         }

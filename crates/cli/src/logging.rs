@@ -1,8 +1,9 @@
 //! What the libraries log, on the error stream: warnings as the program's own remarks, and with `-v`, `-vv` or the environment
 //! variable `MONOSPLIT_LOG` what was done, with times. That is what to send with a bug report.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use env_filter::Filter;
@@ -19,9 +20,36 @@ const VARIABLE: &str = "MONOSPLIT_LOG";
 
 static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
 
+/// So many warnings that one place in the libraries has for different files are printed; the rest are counted.
+const WARNINGS: usize = 5;
+
 struct StderrLogger {
     filter: Filter,
     begun: Instant,
+    /// The warnings so far, by the place in the libraries that they come from.
+    warned: Mutex<HashMap<(Option<&'static str>, Option<u32>), Warnings>>,
+}
+
+/// The warnings of one place.
+#[derive(Default)]
+struct Warnings {
+    printed: Vec<String>,
+    left_out: usize,
+}
+
+impl Warnings {
+    /// Whether a warning is to be printed. Nothing is said twice, and not the same of very many files.
+    fn admits(&mut self, text: &str) -> bool {
+        if self.printed.iter().any(|printed| printed == text) {
+            return false;
+        }
+        if self.printed.len() == WARNINGS {
+            self.left_out += 1;
+            return false;
+        }
+        self.printed.push(text.to_owned());
+        true
+    }
 }
 
 impl Log for StderrLogger {
@@ -34,7 +62,13 @@ impl Log for StderrLogger {
             return;
         }
         if record.level() <= Level::Warn {
-            return note(&record.args().to_string());
+            let text = record.args().to_string();
+            let mut all = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+            let of_place = all.entry((record.file_static(), record.line())).or_default();
+            if of_place.admits(&text) || log::log_enabled!(Level::Debug) {
+                note(&text);
+            }
+            return;
         }
         let milliseconds = self.begun.elapsed().as_secs_f64() * 1e3;
         let (level, target) = (record.level().as_str().to_lowercase(), record.target());
@@ -46,12 +80,24 @@ impl Log for StderrLogger {
     fn flush(&self) {}
 }
 
+/// Says at the end of a command how many warnings were left out.
+pub(crate) fn report_left_out() {
+    let Some(logger) = LOGGER.get().filter(|_| !log::log_enabled!(Level::Debug)) else { return };
+    let all = logger.warned.lock().unwrap_or_else(PoisonError::into_inner);
+    match all.values().map(|of_place| of_place.left_out).sum::<usize>() {
+        0 => {}
+        1 => note("one more warning of this kind was left out; -v prints all"),
+        left_out => note(&format!("{left_out} more warnings of this kind were left out; -v prints all")),
+    }
+}
+
 /// From now on, what the libraries log is printed; the first call counts. Without `-v`, `MONOSPLIT_LOG` says what, else only
 /// warnings are.
 pub(crate) fn install(verbosity: u8) -> Result<(), Error> {
     let said = std::env::var(VARIABLE).ok().filter(|levels| verbosity == 0 && !levels.trim().is_empty());
     let filter = filter(verbosity, said.as_deref())?;
-    let logger = LOGGER.get_or_init(|| StderrLogger { filter, begun: Instant::now() });
+    let logger =
+        LOGGER.get_or_init(|| StderrLogger { filter, begun: Instant::now(), warned: Mutex::default() });
     if log::set_logger(logger).is_ok() {
         log::set_max_level(logger.filter.filter());
     }
@@ -120,6 +166,16 @@ mod tests {
         assert!(
             !passes(0, said, Level::Debug, "monosplit_graph") && passes(0, said, Level::Info, "monosplit")
         );
+    }
+
+    #[test]
+    fn a_place_warns_of_few_files_and_of_none_twice() {
+        let mut warnings = Warnings::default();
+        let files: Vec<String> = (0..WARNINGS + 3).map(|number| format!("{number}.png")).collect();
+        let printed = files.iter().filter(|file| warnings.admits(file)).count();
+        assert_eq!((printed, warnings.left_out), (WARNINGS, 3));
+        assert!(!warnings.admits("0.png"));
+        assert_eq!(warnings.left_out, 3);
     }
 
     #[test]

@@ -22,6 +22,7 @@ const SMALLEST_MOVE: f64 = 5e-4;
 impl Scene {
     /// The drawing as the bytes of a PDF file.
     pub fn to_pdf(&self) -> Result<Vec<u8>> {
+        self.warn_of_missing_characters();
         let mut page = PageContent::new(self);
         for item in self.items() {
             page.draw(item);

@@ -15,6 +15,7 @@ const FARTHEST: f64 = 1e5;
 impl Scene {
     /// The figure as pixels.
     pub fn to_picture(&self) -> Result<Picture> {
+        self.warn_of_missing_characters();
         let mut page = Page::new(self)?;
         let mut origins = vec![(0.0, 0.0)];
         for item in self.items() {

@@ -4,16 +4,21 @@
 //! written as pixels (`raster.rs`), SVG (`svg.rs`) or PDF (`pdf.rs`). What is added is made harmless here:
 //! places that are not finite are left out and words are cleaned, so that no format has to look again.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use monosplit_graph::{Error, Result, write_atomically};
 use monosplit_image::{Picture, encode_png};
 
 use crate::colour::Rgb;
+use crate::shaping;
 use crate::text::{self, TextSize};
 
 /// Longest side of a figure, in units: the longest page a PDF may have.
 const LONGEST_SIDE: f64 = 19_200.0;
+
+/// So many characters that cannot be drawn are named one by one.
+const MOST_NAMED: usize = 8;
 
 pub(crate) const PAPER: Rgb = [255, 255, 255];
 pub(crate) const INK: Rgb = [34, 34, 34];
@@ -198,6 +203,40 @@ impl Scene {
 
     pub(crate) fn items(&self) -> &[Item] {
         &self.items
+    }
+
+    /// The characters in its words that no font of this machine has, each once and in the order of their numbers. They are
+    /// drawn as empty boxes in pixels and in PDF.
+    pub fn missing_characters(&self) -> Vec<char> {
+        let words = self.items.iter().filter_map(|item| match item {
+            Item::Text { words, .. } => Some(words),
+            _ => None,
+        });
+        let missing: BTreeSet<char> = words.flat_map(|words| shaping::missing(words)).collect();
+        missing.into_iter().collect()
+    }
+
+    /// Says in one line which characters cannot be drawn.
+    pub(crate) fn warn_of_missing_characters(&self) {
+        let missing = self.missing_characters();
+        let named: Vec<String> =
+            missing.iter().take(MOST_NAMED).map(|c| format!("'{c}' (U+{:04X})", *c as u32)).collect();
+        let named = named.join(", ");
+        match missing.len() {
+            0 => {}
+            1 => log::warn!(
+                "no font on this machine has {named}: a box is drawn instead; install a font that has it, one of the \
+                 Noto family for instance"
+            ),
+            all => {
+                let more = all.saturating_sub(MOST_NAMED);
+                let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+                log::warn!(
+                    "no font on this machine has {named}{more}: boxes are drawn instead; install fonts that have \
+                     them, those of the Noto family for instance"
+                );
+            }
+        }
     }
 
     /// The bytes of a file of `format`.

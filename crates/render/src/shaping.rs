@@ -2,6 +2,7 @@
 //!
 //! Everything that measures or draws words does it through here, so that they take the same room in every format.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -106,14 +107,25 @@ fn segments(words: &str, range: Range<usize>) -> Vec<Segment> {
             for letter in kind {
                 let needed = needed(&words[letter.range.clone()]);
                 let face = SystemFonts::find(&needed);
-                if face.is_none() {
-                    SystemFonts::report_missing(&needed);
-                }
                 push(letter.range.clone(), face.as_ref().unwrap_or(bundled));
             }
         }
     }
     segments
+}
+
+/// The characters of `words` that neither the bundled face nor one of the machine has.
+pub(crate) fn missing(words: &str) -> BTreeSet<char> {
+    let bundled = Typeface::bundled();
+    let mut missing = BTreeSet::new();
+    for letter in letters(words, 0..words.len()) {
+        let letter = &words[letter.range];
+        let shown = letter.chars().all(|c| is_shown_by(bundled, c));
+        if !shown && SystemFonts::find(&needed(letter)).is_none() {
+            missing.extend(letter.chars().filter(|c| !is_shown_by(bundled, *c)));
+        }
+    }
+    missing
 }
 
 /// The letters of a part of `words`. Marks belong to the letter before them; signs that all scripts share, to the script before.
@@ -148,8 +160,7 @@ fn is_joiner(character: char) -> bool {
 
 /// The characters of `words` that a face has to have, each once.
 fn needed(words: &str) -> String {
-    let seen: std::collections::BTreeSet<char> =
-        words.chars().filter(|c| !c.is_whitespace() && !is_joiner(*c)).collect();
+    let seen: BTreeSet<char> = words.chars().filter(|c| !c.is_whitespace() && !is_joiner(*c)).collect();
     seen.into_iter().collect()
 }
 

@@ -1,9 +1,9 @@
 //! Typefaces of the machine, for letters that the bundled one lacks.
 //!
 //! Which face is taken depends on the letters and on the fonts there are, never on what was drawn before, so that a picture is the
-//! same each time. Letters that no face has are reported once and drawn as empty boxes.
+//! same each time. Letters that no face has are drawn as empty boxes; `Scene` says so.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -54,21 +54,6 @@ impl SystemFonts {
         let chosen = self.faces.iter().find(has_all).cloned();
         self.chosen.insert(letters.to_owned(), chosen.clone());
         chosen
-    }
-
-    /// Says once that `letters` cannot be drawn.
-    pub(crate) fn report_missing(letters: &str) {
-        static REPORTED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
-        let new = REPORTED.lock().unwrap_or_else(PoisonError::into_inner).insert(letters.to_owned());
-        if new {
-            let codes: Vec<String> =
-                letters.chars().map(|letter| format!("U+{:04X}", letter as u32)).collect();
-            log::warn!(
-                "no font on this machine has '{letters}' ({}): a box is drawn instead; install a font that has it, \
-                 one of the Noto family for instance",
-                codes.join(" ")
-            );
-        }
     }
 }
 

@@ -12,7 +12,8 @@ const MAX_DEPTH: usize = 64;
 /// What a folder holds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PictureFolder {
-    /// The files whose [name](is_picture_name) promises a picture, sorted by path.
+    /// What has the [name](is_picture_name) of a picture, sorted by path. Links that lead nowhere, pipes and devices are among
+    /// them: whoever reads them says what is wrong.
     pub pictures: Vec<PathBuf>,
     /// The folders in it that were not looked into, sorted.
     pub unread_folders: Vec<PathBuf>,
@@ -43,7 +44,7 @@ impl PictureFolder {
                     Some(left @ 1..) if !is_link => self.add(&path, Some(left - 1))?,
                     _ => self.unread_folders.push(path),
                 }
-            } else if is_picture_name(&path) && path.is_file() {
+            } else if is_picture_name(&path) {
                 self.pictures.push(path);
             }
         }
@@ -77,6 +78,18 @@ mod tests {
         let all = PictureFolder::list(&root, true).unwrap();
         assert_eq!(names(&all.pictures), ["a.WEBP", "b/c.jpe", "b/deep/d.gif", "z.png"]);
         assert!(all.unread_folders.is_empty());
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn issue_27_a_link_that_leads_nowhere_is_listed_and_named_when_it_is_read() {
+        let scratch = ScratchFolder::new();
+        let link = scratch.path("gone.png");
+        std::os::unix::fs::symlink(scratch.path("nowhere.png"), &link).unwrap();
+        let found = PictureFolder::list(scratch.root(), false).unwrap();
+        assert_eq!(found.pictures, [link]);
+        let error = crate::Picture::open(&found.pictures[0]).unwrap_err().to_string();
+        assert!(error.contains("gone.png") && error.contains("leads to nothing"), "{error}");
     }
 
     #[cfg(unix)]

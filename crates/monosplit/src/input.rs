@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use monosplit_graph::onnx::IntegerInput;
 use monosplit_graph::{Data, Error, Kind, LogTimer, Result, Tensor, array_file, element_count, open_regular};
@@ -25,6 +26,10 @@ pub enum InputFile {
     Picture(PathBuf),
     /// A preprocessed batch.
     Batch(PathBuf),
+    /// A picture that standard input held.
+    PictureBytes(Arc<[u8]>),
+    /// A preprocessed batch that standard input held.
+    BatchBytes(Arc<[u8]>),
 }
 
 impl InputFile {
@@ -37,20 +42,28 @@ impl InputFile {
     /// The kind of a file by its first bytes. Its name counts only if it is that of an array.
     pub(crate) fn of_file(path: &Path) -> Result<InputFile> {
         let mut first = Vec::new();
-        if standard_input::is_meant(path) {
-            first.extend(standard_input::bytes()?.iter().take(array_file::BEGINNING));
-        } else {
-            let file = open_regular(path)?;
-            let read = file.take(array_file::BEGINNING as u64).read_to_end(&mut first);
-            read.map_err(|cause| Error::io(path, cause))?;
-        }
+        let read = open_regular(path)?.take(array_file::BEGINNING as u64).read_to_end(&mut first);
+        read.map_err(|cause| Error::io(path, cause))?;
         let is_batch = array_file::is_array(&first) || array_file::is_array_name(path);
         Ok(if is_batch { InputFile::Batch(path.to_owned()) } else { InputFile::Picture(path.to_owned()) })
     }
 
-    fn path(&self) -> &Path {
+    /// What standard input held.
+    pub(crate) fn of_bytes(bytes: Arc<[u8]>) -> InputFile {
+        let is_batch = array_file::is_array(&bytes[..bytes.len().min(array_file::BEGINNING)]);
+        if is_batch { InputFile::BatchBytes(bytes) } else { InputFile::PictureBytes(bytes) }
+    }
+
+    /// Whether it is read as a picture.
+    pub fn is_picture(&self) -> bool {
+        matches!(self, InputFile::Picture(_) | InputFile::PictureBytes(_))
+    }
+
+    /// Its name in results.
+    fn name(&self) -> String {
         match self {
-            InputFile::Picture(path) | InputFile::Batch(path) => path,
+            InputFile::Picture(path) | InputFile::Batch(path) => path.display().to_string(),
+            InputFile::PictureBytes(_) | InputFile::BatchBytes(_) => standard_input::NAME.to_owned(),
         }
     }
 }
@@ -127,7 +140,7 @@ struct Batch {
 impl SampleReader {
     /// A reader of `sources` for `model`. `preprocess` is applied to pictures and must be fitted to the model.
     pub fn new(model: &Model, sources: Vec<InputFile>, preprocess: Option<Preprocess>) -> Result<Self> {
-        let pictures = sources.iter().any(|source| matches!(source, InputFile::Picture(_)));
+        let pictures = sources.iter().any(InputFile::is_picture);
         let order = if pictures { model.picture_input()?.order } else { ChannelOrder::ChannelsFirst };
         let input = ModelInput::new(model, order)?;
         if let Some(preprocess) = preprocess.as_ref().filter(|_| pictures) {
@@ -203,7 +216,7 @@ impl SampleReader {
                     return if sample.is_some() { Ok(sample) } else { self.next_sample() };
                 }
                 Err(error) if self.skips => {
-                    self.skipped.push(SkippedInput { name: standard_input::name(source.path()), error });
+                    self.skipped.push(SkippedInput { name: source.name(), error });
                 }
                 Err(error) => return Err(error),
             }
@@ -219,25 +232,28 @@ impl SampleReader {
 
     /// The sample of a picture. A batch becomes what is read next, and has none of its own.
     fn opened_file(&mut self, source: &InputFile) -> Result<Option<Sample>> {
-        let name = standard_input::name(source.path());
-        match source {
-            InputFile::Picture(path) => self.picture(path, &name).map(Some),
-            InputFile::Batch(path) => {
-                let tensor = self.input.batch(path).map_err(|error| about(&name, error))?;
-                self.rest = Some(Batch { name, tensor, next: 0 });
-                Ok(None)
+        let name = source.name();
+        let batch = match source {
+            InputFile::Picture(path) => {
+                return self.picture(&name, || Picture::open_with(path, &self.read_options)).map(Some);
             }
-        }
+            InputFile::PictureBytes(bytes) => {
+                return self.picture(&name, || Picture::decode_with(bytes, &self.read_options)).map(Some);
+            }
+            InputFile::Batch(path) => {
+                model::read_file(path, MAX_ARRAY).and_then(|file| self.input.batch(&file))
+            }
+            InputFile::BatchBytes(bytes) => self.input.batch(bytes),
+        };
+        let tensor = batch.map_err(|error| about(&name, error))?;
+        self.rest = Some(Batch { name, tensor, next: 0 });
+        Ok(None)
     }
 
-    fn picture(&self, path: &Path, name: &str) -> Result<Sample> {
+    fn picture(&self, name: &str, read: impl FnOnce() -> Result<Picture>) -> Result<Sample> {
         let time = LogTimer::start(log::Level::Debug);
-        let picture = match standard_input::is_meant(path) {
-            true => standard_input::bytes().and_then(|bytes| Picture::decode_with(bytes, &self.read_options)),
-            false => Picture::open_with(path, &self.read_options),
-        };
         let preprocess = self.preprocess.clone().unwrap_or_default();
-        let prepared = picture.and_then(|picture| self.input.picture(&picture, &preprocess));
+        let prepared = read().and_then(|picture| self.input.picture(&picture, &preprocess));
         let prepared = prepared.map_err(|error| about(name, error))?;
         log::debug!("{name}: read and preprocessed in {time}");
         Ok(Sample { name: name.to_owned(), tensor: prepared.tensor, picture: Some(prepared.picture) })
@@ -278,12 +294,8 @@ impl ModelInput {
         Ok(Prepared { tensor, ..prepared })
     }
 
-    fn batch(&self, path: &Path) -> Result<Tensor> {
-        let wanted = [&*self.name];
-        let tensor = match standard_input::is_meant(path) {
-            true => array_file::read(standard_input::bytes()?, &wanted)?,
-            false => array_file::read(&model::read_file(path, MAX_ARRAY)?, &wanted)?,
-        };
+    fn batch(&self, bytes: &[u8]) -> Result<Tensor> {
+        let tensor = array_file::read(bytes, &[&*self.name])?;
         let alone = tensor.shape() == self.sample_shape;
         let tensor = if alone { tensor.reshaped([&[1], &self.sample_shape[..]].concat())? } else { tensor };
         match tensor.shape().split_first() {

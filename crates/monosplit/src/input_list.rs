@@ -25,9 +25,14 @@ impl InputList {
     /// `recursive` also looks into the folders of a folder.
     pub fn of(paths: &[PathBuf], recursive: bool) -> Result<Self> {
         let mut list = InputList::default();
+        let mut held: Option<InputFile> = None;
         for path in paths {
             if standard_input::is_meant(path) {
-                list.files.push(InputFile::of_file(path)?);
+                let file = match held.take() {
+                    Some(file) => file,
+                    None => InputFile::of_bytes(standard_input::read()?.into()),
+                };
+                list.files.push(held.insert(file).clone());
             } else if path.is_dir() {
                 list.add_folder(path, recursive)?;
             } else {

@@ -260,6 +260,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus 
     log::info!("{} after {:.1?}", if done.is_ok() { "done" } else { "failed" }, begun.elapsed());
     match done {
         Ok(code) => {
+            crate::logging::report_left_out();
             let skipped = inputs::report_skipped();
             let code = skipped.filter(|_| code == ExitStatus::SUCCESS).map_or(code, ExitStatus::from);
             let next = command.and_then(|command| next_step::after(command, &arguments));

@@ -151,7 +151,7 @@ enum Range {
 impl PreprocessingArgs {
     /// The preprocessing for a network, where there are pictures to preprocess.
     pub(crate) fn for_sources(&self, model: &Model, sources: &[InputFile]) -> Result<Option<Preprocess>> {
-        let pictures = sources.iter().any(|source| matches!(source, InputFile::Picture(_)));
+        let pictures = sources.iter().any(InputFile::is_picture);
         if pictures { self.preprocess(model).map(Some) } else { Ok(None) }
     }
 
@@ -171,15 +171,22 @@ impl PreprocessingArgs {
         Ok(self.inputs.skipping(reader))
     }
 
-    /// The first sample of `input`; without an input, a fixed pattern of pseudo-random numbers.
+    /// The first sample of `input`; without an input, a fixed pattern of pseudo-random numbers. The other pictures of a folder
+    /// are read too, so that those which cannot be are reported.
     pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
         let Some(input) = input else { return model.pattern_sample() };
         let sources = self.inputs.list(std::slice::from_ref(input))?;
+        let pictures = sources.len();
         let preprocess = self.for_sources(model, &sources)?;
         let mut reader = self.reader(model, sources, preprocess)?;
         let sample = reader.take(1)?.into_iter().next();
+        let sample = sample.ok_or_else(|| Error::argument("the input holds no sample"))?;
+        if pictures > 1 {
+            note(&format!("of the {pictures} pictures in {}, {} was taken", input.display(), sample.name));
+            while !reader.take(1)?.is_empty() {}
+        }
         remember_skipped(&reader);
-        Ok(sample.ok_or_else(|| Error::argument("the input holds no sample"))?.tensor)
+        Ok(sample.tensor)
     }
 
     /// The preprocessing for a network that reads pictures.

@@ -85,6 +85,11 @@ fn issue_27_4_figures_go_on_without_a_bad_file() {
     fs::remove_file(folder.join("a.jpe")).unwrap();
     let verify = monosplit(line(&["verify"], [folder.as_os_str(), "--samples".as_ref(), "1".as_ref()]));
     skips_one(&verify);
+    // A file after the one that is looked at counts too.
+    fs::rename(folder.join("b.jpg"), folder.join("z.jpg")).unwrap();
+    let verify = monosplit(line(&["verify"], [folder.as_os_str(), "--samples".as_ref(), "1".as_ref()]));
+    assert_eq!(verify.code, 2, "{}", verify.errors);
+    assert!(verify.errors.contains("z.jpg: the JPEG is truncated"), "{}", verify.errors);
 }
 
 #[test]
@@ -243,12 +248,17 @@ fn issue_35_a_pipe_or_device_is_not_waited_for() {
         refuses(line(&[command], [&pipe]), &["pipe.jpg", "found a device or pipe"]);
     }
     refuses(line(&["run"], ["/dev/zero"]), &["found a device or pipe"]);
-    // Among others it is skipped; in a folder it is no picture.
+    // Among others it is skipped, in a folder too.
     let both = monosplit(line(&["run"], [chelsea(), pipe.clone()]));
     assert_eq!(both.code, 2);
     assert!(both.errors.contains("skipped") && both.out.contains("chelsea"), "{}{}", both.out, both.errors);
     fs::copy(chelsea(), scratch.path("cat.png")).unwrap();
-    succeeds(line(&["run"], [scratch.root()]));
+    std::os::unix::fs::symlink(scratch.path("nowhere"), scratch.path("gone.png")).unwrap();
+    let folder = monosplit(line(&["run"], [scratch.root()]));
+    assert_eq!(folder.code, 2);
+    for said in ["2 inputs were skipped", "pipe.jpg: expected a file", "gone.png: the link leads to nothing"] {
+        assert!(folder.errors.contains(said), "{said}: {}", folder.errors);
+    }
 }
 
 #[test]

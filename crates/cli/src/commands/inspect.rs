@@ -5,8 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use monosplit::graph::onnx::Problem;
-use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Shape, Tensor};
+use monosplit::graph::onnx::{DeclaredLength, DeclaredValue, Problem};
+use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Tensor, shown};
 use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 
 use super::inspect_output::InspectOutput;
@@ -19,6 +19,8 @@ use crate::table::{Align, Table, counted, grouped, printable, rounded};
 
 /// Names longer than this are shortened, so that a line fits into a hundred columns.
 const NAME_WIDTH: usize = 42;
+/// So many inputs and outputs are listed.
+const MOST_VALUES: usize = 20;
 
 /// Show what a network consists of, and what in it cannot be read.
 #[derive(Args)]
@@ -65,6 +67,8 @@ pub(super) struct Findings {
     pub(super) maps: Vec<CompiledMap>,
     /// What a person should know of how the file was read.
     pub(super) remarks: Vec<String>,
+    /// The inputs and outputs as the file declares them.
+    declared: [Vec<DeclaredValue>; 2],
 }
 
 impl Inspect {
@@ -89,7 +93,7 @@ impl Inspect {
             "{}: {} could not be read ({}); `monosplit ops` lists what can",
             findings.origin,
             counted(findings.problems.len(), "node"),
-            ops.join(", ")
+            ops.iter().take(MOST_VALUES).map(|op| shown(op)).collect::<Vec<_>>().join(", ")
         ))))
     }
 
@@ -110,6 +114,7 @@ impl Inspect {
                 defaults: Vec::new(),
                 maps: Vec::new(),
                 remarks: Vec::new(),
+                declared: [Vec::new(), Vec::new()],
             });
         };
         let report = options.import_report(path)?;
@@ -129,6 +134,7 @@ impl Inspect {
             maps: compiled_maps(&report.read),
             graph: report.read,
             remarks: report.remarks.iter().map(ToString::to_string).collect(),
+            declared: [report.declared_inputs, report.declared_outputs],
             canonical,
         })
     }
@@ -149,13 +155,24 @@ impl Findings {
         self.graph.layers_trained(|id| own[id.index()])
     }
 
-    pub(super) fn values(&self) -> [Vec<(&str, &Shape)>; 2] {
-        let shape = |id: NodeId| &self.graph.node(id).shape;
+    /// Its inputs and outputs: as they were read, or as the file declares them where not all could be.
+    pub(super) fn values(&self) -> [Vec<DeclaredValue>; 2] {
+        if self.canonical.is_none() {
+            return self.declared.clone();
+        }
+        let value = |name: &str, id: NodeId| {
+            let dims = self.graph.node(id).shape.dims().iter();
+            let length = |dim: &Dim| match dim.fixed() {
+                Some(length) => DeclaredLength::Fixed(length),
+                None => DeclaredLength::Open(dim.to_string()),
+            };
+            DeclaredValue { name: name.to_owned(), lengths: Some(dims.map(length).collect()) }
+        };
+        let needed = |value: &DeclaredValue| self.defaults.iter().all(|(input, _)| *input != value.name);
         let inputs = self.graph.inputs().iter();
-        let needed = |(name, _): &(&str, &Shape)| self.defaults.iter().all(|(input, _)| input != name);
         [
-            inputs.map(|&id| (self.graph.node(id).label.tensor.as_str(), shape(id))).filter(needed).collect(),
-            self.graph.outputs().iter().map(|o| (o.name.as_str(), shape(o.node))).collect(),
+            inputs.map(|&id| value(&self.graph.node(id).label.tensor, id)).filter(needed).collect(),
+            self.graph.outputs().iter().map(|o| value(&o.name, o.node)).collect(),
         ]
     }
 
@@ -192,8 +209,14 @@ impl Findings {
 
     fn header(&self, layers: &[LayerSummary]) -> Vec<String> {
         let [inputs, outputs] = self.values();
-        let listed = |values: Vec<(&str, &Shape)>| {
-            values.iter().map(|(name, shape)| format!("{name} {shape}")).collect::<Vec<_>>().join(", ")
+        let listed = |values: Vec<DeclaredValue>| match values.len() {
+            0 => "none".to_owned(),
+            all => {
+                let named =
+                    values.iter().take(MOST_VALUES).map(ToString::to_string).collect::<Vec<_>>().join(", ");
+                let more = all.saturating_sub(MOST_VALUES);
+                if more > 0 { format!("{named} and {more} more") } else { named }
+            }
         };
         let written = [
             self.producer.as_ref().map(|name| format!("by {name}")),
@@ -222,9 +245,12 @@ impl Findings {
                 table.row([String::new(), words.replace(',', ", ")]);
             }
         }
-        table.row(["layers".to_owned(), grouped(layers.len())]);
-        table.row(["parameters".to_owned(), grouped(parameters)]);
-        table.row(["multiply-adds".to_owned(), format!("{} {}", rounded(multiply_adds), self.unit())]);
+        // Where no layer could be read, nothing is known of any.
+        if !layers.is_empty() || self.canonical.is_some() {
+            table.row(["layers".to_owned(), grouped(layers.len())]);
+            table.row(["parameters".to_owned(), grouped(parameters)]);
+            table.row(["multiply-adds".to_owned(), format!("{} {}", rounded(multiply_adds), self.unit())]);
+        }
         if let Some(done) = &self.canonical {
             table.row(["canonical form".to_owned(), done.clone()]);
         }
@@ -272,7 +298,7 @@ impl Findings {
         writeln!(out, "\nwhat could not be read:\n")?;
         for problem in &self.problems {
             let [node, op, reason] =
-                [&problem.node, &problem.op, &text(&problem.error)].map(|words| printable(words));
+                [shown(&problem.node), shown(&problem.op), printable(&text(&problem.error))];
             writeln!(out, "  {op} at '{node}': {reason}")?;
         }
         Ok(())

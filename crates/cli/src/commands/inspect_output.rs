@@ -1,5 +1,6 @@
 //! What `monosplit inspect --json` prints.
 
+use monosplit::graph::onnx::{DeclaredLength, DeclaredValue};
 use monosplit::graph::{LayerSummary, Shape, Tensor};
 use monosplit::{CompiledMap, Provenance};
 use serde::Serialize;
@@ -13,9 +14,9 @@ pub(super) struct InspectOutput<'a> {
     network: String,
     producer: Option<&'a str>,
     opset: Option<i64>,
-    inputs: Vec<ValueOutput<'a>>,
+    inputs: Vec<ValueOutput>,
     optional_inputs: Vec<DefaultOutput<'a>>,
-    outputs: Vec<ValueOutput<'a>>,
+    outputs: Vec<ValueOutput>,
     compiled: Option<CompiledOutput<'a>>,
     parameters: usize,
     multiply_adds: usize,
@@ -26,9 +27,10 @@ pub(super) struct InspectOutput<'a> {
 }
 
 #[derive(Serialize)]
-struct ValueOutput<'a> {
-    name: &'a str,
-    shape: Vec<LengthOutput>,
+struct ValueOutput {
+    name: String,
+    /// None where the file has no shape for it.
+    shape: Option<Vec<LengthOutput>>,
 }
 
 /// A length: a number, or a text like `N` where it depends on the number of samples.
@@ -87,9 +89,8 @@ impl<'a> InspectOutput<'a> {
     pub(super) fn of(found: &'a Findings) -> Self {
         let layers = found.layers();
         let (parameters, multiply_adds) = totals(&layers);
-        let [inputs, outputs] = found.values().map(|values| {
-            values.into_iter().map(|(name, shape)| ValueOutput { name, shape: lengths(shape) }).collect()
-        });
+        let [inputs, outputs] =
+            found.values().map(|values| values.into_iter().map(ValueOutput::of).collect());
         let default = |(name, value): &'a (String, Tensor)| DefaultOutput { name, default: single(value) };
         let problems = found.problems.iter().map(|problem| ProblemOutput {
             node: &problem.node,
@@ -131,6 +132,17 @@ impl<'a> CompiledOutput<'a> {
             Provenance::of(&found.graph);
         let (precision, maps) = (precision.name(), found.maps.iter().map(map).collect());
         Some(CompiledOutput { version, network, class, class_name, precision, weights, maps })
+    }
+}
+
+impl ValueOutput {
+    fn of(value: DeclaredValue) -> Self {
+        let length = |length: DeclaredLength| match length {
+            DeclaredLength::Fixed(length) => LengthOutput::Fixed(length),
+            DeclaredLength::Open(name) => LengthOutput::Text(name),
+        };
+        let shape = value.lengths.map(|lengths| lengths.into_iter().map(length).collect());
+        ValueOutput { name: value.name, shape }
     }
 }
 

@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::call::Call;
+use super::declared_value::DeclaredValue;
 use super::element_types::result_type;
 use super::elements;
 use super::evaluate;
@@ -73,6 +74,10 @@ pub struct ImportReport {
     pub remarks: Vec<Remark>,
     /// The inputs that hold integers.
     pub integer_inputs: Vec<IntegerInput>,
+    /// The inputs as the file declares them, without those that are weights.
+    pub declared_inputs: Vec<DeclaredValue>,
+    /// The outputs as the file declares them.
+    pub declared_outputs: Vec<DeclaredValue>,
 }
 
 /// The names visible to the nodes being read.
@@ -168,7 +173,11 @@ impl<'m> Importer<'m> {
         self.read_all()?;
         let problems = self.problems.unwrap_or_default();
         let producer = format!("{} {}", self.model.producer_name, self.model.producer_version);
+        let weights: HashSet<&str> = self.source.initializers.iter().map(|t| t.name.as_str()).collect();
+        let inputs = self.source.inputs.iter().filter(|info| !weights.contains(info.name.as_str()));
         Ok(ImportReport {
+            declared_inputs: inputs.map(DeclaredValue::new).collect(),
+            declared_outputs: self.source.outputs.iter().map(DeclaredValue::new).collect(),
             opset,
             producer: producer.trim().to_owned(),
             graph: problems.is_empty().then(|| self.graph.clone()),

@@ -4,6 +4,7 @@
 
 mod call;
 mod compaction;
+mod declared_value;
 mod element_types;
 mod elements;
 mod evaluate;
@@ -63,6 +64,7 @@ pub use self::input_shape::ImportOptions;
 pub use self::integer_input::IntegerInput;
 pub use self::operators::supported_ops;
 pub use self::remark::Remark;
+pub use declared_value::{DeclaredLength, DeclaredValue};
 
 use self::files::Files;
 use self::import::Importer;

@@ -2,12 +2,13 @@
 
 use std::io::{self, ErrorKind};
 
-use monosplit::graph::{Error, Hint};
+use monosplit::graph::{Error, Hint, shown};
 use serde::Serialize;
 
 use crate::commands::progress::interrupted;
 use crate::exit_status::ExitStatus;
 use crate::output_style::is_quiet;
+use crate::shell_word::quoted;
 use crate::table::printable;
 
 /// The exit code of all failures.
@@ -77,6 +78,11 @@ pub(crate) fn hint(error: &Error) -> Option<String> {
 
 fn hint_in_options(hint: &Hint) -> Option<String> {
     let words = match hint.code {
+        "class-output" => {
+            // A name that cannot be printed as it is cannot be copied either.
+            let name = hint.value.as_deref().filter(|name| shown(name) == **name).unwrap_or("NAME");
+            return Some(format!("--output {} holds one for each", quoted(name)));
+        }
         "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
         "evaluate" => "`monosplit evaluate` makes one",
         "fixed-batch" => "give --input-shape 1,3,224,224",

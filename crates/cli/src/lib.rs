@@ -9,6 +9,7 @@ mod json;
 mod logging;
 mod output_style;
 mod report;
+mod shell_word;
 mod table;
 
 use std::ffi::OsString;

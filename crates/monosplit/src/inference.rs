@@ -26,15 +26,12 @@ impl Inference {
         let fixed_batch = model.fixed_batch()?;
         let mut graph = model.graph().clone();
         let output = graph.outputs().first().cloned();
-        let output = output.ok_or_else(|| model.unfit("the network has no output".to_owned()))?;
+        let output = output.ok_or_else(|| model.unfit_output("expected scores"))?;
         let shape = &graph.node(output.node).shape;
         let rows = fixed_batch.map_or(Dim::Batch(1), Dim::Fixed);
         let further = shape.dims().get(1..).unwrap_or_default();
         if shape.dims().first() != Some(&rows) || further.iter().any(|dim| dim.fixed().is_none()) {
-            return Err(model.unfit(format!(
-                "output '{}' has the shape {shape}, expected one row for each of the {rows} samples",
-                output.name
-            )));
+            return Err(model.unfit_output(&format!("expected one row for each of the {rows} samples")));
         }
         graph.set_outputs(vec![output]);
         let graph = graph.pruned()?;

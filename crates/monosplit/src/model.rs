@@ -14,7 +14,7 @@ use monosplit_graph::passes::{
 };
 use monosplit_graph::weights::Weights;
 use monosplit_graph::{
-    Dim, Error, ErrorKind, FileBytes, Graph, Hint, Kind, LogTimer, Node, Op, Result, Tensor,
+    Dim, Error, ErrorKind, FileBytes, Graph, Hint, Kind, LogTimer, Node, Op, Result, Shape, Tensor,
 };
 
 use crate::compiled::is_compiled;
@@ -111,14 +111,16 @@ impl Model {
 
     pub(crate) fn with_options(origin: Origin, options: &ModelOptions) -> Result<Self> {
         let time = LogTimer::start(log::Level::Info);
-        let report = match &origin {
-            Origin::Onnx(path) => import_report(path, options)?,
+        let model = match &origin {
+            Origin::Onnx(path) => {
+                let report = import_report(path, options)?;
+                Model::from_report(origin, report, options)?
+            }
             Origin::Architecture { name, weights } => {
                 let original = build(name, weights, options)?;
-                return Model::from_graph(origin, original, options);
+                Model::from_graph(origin, original, options)?
             }
         };
-        let model = Model::from_report(origin, report, options)?;
         log::info!(
             "opened {}: {} nodes, {} in canonical form, in {time}",
             model.origin,
@@ -346,17 +348,28 @@ impl Model {
 
     /// The number of classes, if the first output holds one score for each.
     pub fn classes(&self) -> Option<usize> {
-        let output = self.canonical.outputs().first()?;
-        let dims = self.canonical.node(output.node).shape.dims();
-        let (classes, rest) = dims.get(1..)?.split_first()?;
-        let ones = rest.iter().all(|&dim| dim == Dim::Fixed(1));
-        classes.fixed().filter(|&n| ones && n > 0)
+        class_count(&self.canonical.node(self.canonical.outputs().first()?.node).shape)
+    }
+
+    /// The outputs that hold one score for each class, by name.
+    pub fn class_outputs(&self) -> Vec<&str> {
+        let outputs = self.canonical.outputs().iter();
+        let of_classes =
+            outputs.filter(|output| class_count(&self.canonical.node(output.node).shape).is_some());
+        of_classes.map(|output| output.name.as_str()).collect()
     }
 
     /// An error about this network; the message starts with where the network came from.
     pub fn unfit(&self, message: String) -> Error {
         Error::argument(format!("{}: {message}", self.origin))
     }
+}
+
+/// The number of classes, if a value of this shape holds one score for each.
+fn class_count(shape: &Shape) -> Option<usize> {
+    let (classes, rest) = shape.dims().get(1..)?.split_first()?;
+    let ones = rest.iter().all(|&dim| dim == Dim::Fixed(1));
+    classes.fixed().filter(|&n| ones && n > 0)
 }
 
 /// Whether a graph looks its first input up in a table.

@@ -1,13 +1,16 @@
 //! What a network says of its pictures and its classes, and what is assumed where it says nothing.
 
 use monosplit_graph::metadata::{PRESET, SCORES};
-use monosplit_graph::{Result, Tensor};
+use monosplit_graph::{Error, Hint, Result, Tensor, shown};
 use monosplit_image::{Fit, Picture, Preprocess, Preset};
 
 use crate::input::{ModelInput, Sample};
 use crate::labels::Labels;
 use crate::model::Model;
 use crate::prediction::ScoreKind;
+
+/// Another output of the network holds scores of classes.
+const CLASS_OUTPUT: Hint = Hint::new("class-output", "choose an output that holds them");
 
 impl Model {
     /// The preprocessing that the network's own file names, as files written by training do.
@@ -49,11 +52,21 @@ impl Model {
 
     /// The number of classes; an error if the first output does not hold one score for each.
     pub fn expect_classes(&self) -> Result<usize> {
-        self.classes().ok_or_else(|| {
-            self.unfit(
-                "expected one score for each class at the first output; there is nothing to explain".into(),
-            )
-        })
+        self.classes().ok_or_else(|| self.unfit_output("expected one score for each class"))
+    }
+
+    /// An error about the output that is run and explained; where another holds scores of
+    /// classes, a hint names it.
+    pub fn unfit_output(&self, expected: &str) -> Error {
+        let Some(first) = self.graph().outputs().first() else {
+            return self.unfit("the network has no output".to_owned());
+        };
+        let shape = &self.graph().node(first.node).shape;
+        let error = self.unfit(format!("output '{}' has the shape {shape}, {expected}", shown(&first.name)));
+        match self.class_outputs().into_iter().find(|name| *name != first.name) {
+            Some(name) => error.hint(CLASS_OUTPUT.about(name)),
+            None => error,
+        }
     }
 
     /// The names of the classes: [`Labels::of`].

@@ -88,6 +88,7 @@ impl Verification {
         (engine, processor): (&dyn Engine, &Cpu),
         progress: impl Fn(usize, usize),
     ) -> Result<Self> {
+        model.expect_classes()?;
         let double = processor.clone().precision(Precision::F64);
         // Products of streams soon exceed what single precision resolves.
         let auditor: &dyn Engine = if approximation.is_some() { &double } else { engine };

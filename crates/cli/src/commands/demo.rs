@@ -21,6 +21,7 @@ use super::{Command, parsed};
 use crate::failure::Failure;
 use crate::json::{self, WrittenFiles};
 use crate::output_style;
+use crate::shell_word::quoted;
 use crate::table::printable;
 
 const NETWORK: (&str, &[u8]) = ("pets-small.onnx", assets::PETS_SMALL);
@@ -306,15 +307,6 @@ fn heatmap(
     }
     let mixed = render::blend(picture_of(sample)?, map, &OverlayOptions::default())?;
     render::terminal_picture(&mixed.picture, columns, colours)
-}
-
-/// A path as one word of a shell.
-pub(super) fn quoted(path: &str) -> String {
-    let plain = |c: char| c.is_alphanumeric() || "-_./,:=+".contains(c);
-    if !path.is_empty() && path.chars().all(plain) {
-        return path.to_owned();
-    }
-    format!("'{}'", path.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]

@@ -7,9 +7,9 @@ use clap::CommandFactory;
 use monosplit::holds_maps;
 use monosplit::image::is_picture_name;
 
-use super::demo::quoted;
-use super::network_input::NetworkInput;
+use super::network_input::{NetworkInput, OpenedNetwork};
 use super::{Command, CommandLine, is_written};
+use crate::shell_word::quoted;
 
 /// The options that say how a network and its pictures are read. The next command needs them too.
 const READING: [&str; 18] = [
@@ -62,13 +62,18 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
     let picture = read.iter().find(|word| is_picture_name(Path::new(word))).map(|name| quoted(name));
     let picture = || picture.clone().unwrap_or_else(|| "PICTURE.jpg".to_owned());
     let complete = line.contains("{written}");
-    let input = match NetworkInput::opened() {
-        // A network that cannot be given what the next command reads gets no suggestion.
-        Some(takes)
-            if line.contains("{picture}") && !line.split(' ').next().is_some_and(|c| takes.suits(c)) =>
-        {
-            return None;
-        }
+    let next = line.split(' ').next().unwrap_or_default();
+    // A network that the next command refuses gets no suggestion. One that was just written has the output it needs.
+    let opened = OpenedNetwork::get().filter(|_| line.contains("{picture}"));
+    let needed = match opened {
+        Some(network) if !network.input.suits(next) => return None,
+        Some(network) if !complete => network.options_for(next, given(&words, "output"))?,
+        _ => String::new(),
+    };
+    if needed.contains("--raw") {
+        does = "writes what it returns";
+    }
+    let input = match opened.map(|network| network.input) {
         Some(NetworkInput::Arrays | NetworkInput::Integers) => file(&["npy", "npz"], "BATCH.npy"),
         // Figures are drawn over pictures.
         _ if line.starts_with("compare") => picture(),
@@ -80,8 +85,8 @@ pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String>
         .replace("{picture}", &input)
         .replace("{run}", &run.map_or_else(|| "RUN.sqlite".into(), |name| quoted(&name)));
     let line = if model.is_empty() { line.replace("  ", " ").trim_end().to_owned() } else { line };
-    let carried = line.split(' ').next().map(|next| carried(&words, next, complete)).unwrap_or_default();
-    Some(format!("next: `monosplit {line}{carried}` {does}"))
+    let carried = carried(&words, next, complete);
+    Some(format!("next: `monosplit {line}{needed}{carried}` {does}"))
 }
 
 /// The file names on a command line: those that are written and those that are read.

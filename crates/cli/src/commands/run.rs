@@ -158,15 +158,12 @@ impl RunCommand {
 
     fn format(&self, model: &Model) -> Result<Option<ScoreFormat>> {
         let Some(classes) = model.classes() else {
-            let output = model.graph().outputs().first();
-            let shape = output.map(|output| model.graph().node(output.node).shape.to_string());
             return match (&self.raw, &self.labels) {
                 (Some(_), None) => Ok(None),
-                _ => Err(model.unfit(format!(
-                    "the first output has the shape {}, expected one score for each class; \
-                     --raw FILE writes it as it is",
-                    shape.unwrap_or_default()
-                ))),
+                _ => {
+                    Err(model
+                        .unfit_output("expected one score for each class; --raw FILE writes it as it is"))
+                }
             };
         };
         let labels = match &self.labels {

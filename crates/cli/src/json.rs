@@ -17,7 +17,7 @@ pub(crate) fn print(value: &impl Serialize, out: &mut dyn Write) -> Result<(), F
 /// The files a command has written.
 #[derive(Serialize)]
 pub(crate) struct WrittenFiles {
-    pub(crate) files: Vec<String>,
+    files: Vec<String>,
 }
 
 impl WrittenFiles {

@@ -23,8 +23,9 @@ pub(crate) trait Draws {
 
 /// The files of a figure and what it was drawn without, for programs.
 #[derive(Serialize)]
-struct DrawnFiles {
-    files: Vec<String>,
+struct DrawingOutput {
+    #[serde(flatten)]
+    files: WrittenFiles,
     skipped: Vec<SkippedOutput>,
 }
 
@@ -74,8 +75,8 @@ impl DrawingArgs {
             }
         }
         if self.json {
-            let WrittenFiles { files } = WrittenFiles::new(&files);
-            json::print(&DrawnFiles { files, skipped: skipped_outputs() }, out)?;
+            let (files, skipped) = (WrittenFiles::new(&files), skipped_outputs());
+            json::print(&DrawingOutput { files, skipped }, out)?;
         }
         Ok(())
     }

@@ -107,8 +107,8 @@ impl Results {
             };
             write_atomically(path, &bytes)?;
             if self.json {
-                let WrittenFiles { files } = WrittenFiles::new([path]);
-                return json::print(&WrittenRows { files, rows: rows.len() }, out);
+                let files = WrittenFiles::new([path]);
+                return json::print(&RowsOutput { files, rows: rows.len() }, out);
             }
             let shown = printable(&path.display().to_string());
             writeln!(out, "{shown}: {} rows", grouped(rows.len()))?;
@@ -152,11 +152,12 @@ impl Format {
 
 /// The key columns of means, named as the columns of rows: the name of each, its largest width, and whether it is shown where
 /// all values are equal.
-const KEYS: [(&str, usize, bool); 10] = [
+const KEYS: [(&str, usize, bool); 11] = [
     ("model", 24, true),
     ("model_hash", 8, false),
     ("preprocessing", 40, false),
     ("method", 24, true),
+    ("title", 24, true),
     ("options", 30, true),
     ("layer", 24, true),
     ("absolute", 8, true),
@@ -181,6 +182,7 @@ struct MeanOutput<'a> {
     model_hash: &'a str,
     preprocessing: &'a str,
     method: &'a str,
+    title: &'a str,
     options: &'a str,
     layer: &'a str,
     absolute: bool,
@@ -196,7 +198,7 @@ struct MeanOutput<'a> {
 
 impl Mean {
     fn output(&self) -> MeanOutput<'_> {
-        let [model, model_hash, preprocessing, method, options, layer, absolute, metric, part, seed] =
+        let [model, model_hash, preprocessing, method, title, options, layer, absolute, metric, part, seed] =
             self.key.each_ref().map(String::as_str);
         let number = |of: fn(&Estimate) -> f64| self.estimate.as_ref().map(of);
         MeanOutput {
@@ -204,6 +206,7 @@ impl Mean {
             model_hash,
             preprocessing,
             method,
+            title,
             options,
             layer,
             absolute: absolute == "yes",
@@ -224,9 +227,12 @@ fn means(rows: &[StoredRow]) -> Vec<Mean> {
     for row in rows {
         let abs = if row.absolute { "yes" } else { "no" };
         let seed = row.seed.to_string();
-        let StoredRow { model, model_hash, preprocessing, method, options, layer, metric, part, .. } = row;
-        let key = [model, model_hash, preprocessing, method, options, layer, abs, metric, part, &*seed]
-            .map(str::to_owned);
+        let StoredRow {
+            model, model_hash, preprocessing, method, title, options, layer, metric, part, ..
+        } = row;
+        let key =
+            [model, model_hash, preprocessing, method, title, options, layer, abs, metric, part, &*seed]
+                .map(str::to_owned);
         let (values, undefined) = all.entry(key).or_default();
         match row.value {
             Some(value) => values.push(value),
@@ -270,8 +276,9 @@ fn table(means: &[Mean]) -> Table {
 
 /// The file that rows were written to.
 #[derive(Serialize)]
-struct WrittenRows {
-    files: Vec<String>,
+struct RowsOutput {
+    #[serde(flatten)]
+    files: WrittenFiles,
     rows: usize,
 }
 

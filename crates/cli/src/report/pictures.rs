@@ -123,7 +123,7 @@ impl ReportPictures {
         }];
         let size =
             images.first().map_or([1, 1], |one| [one.sample.picture.height(), one.sample.picture.width()]);
-        Ok(Source::Given(source.read(&parts, size)?.0))
+        Ok(Source::Given(source.read(&parts, &[], size)?.0))
     }
 
     fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {

@@ -177,7 +177,7 @@ fn issue_27_what_cannot_be_asked_of_given_maps_is_said() {
         "\"random-logit\" computes maps anew",
         "it is undefined for Mine",
         "sanity leaves out given maps",
-        "1 of 4 maps have the name of no image, 'nobody' first",
+        "1 of 4 maps have the name of no image in the parts of this experiment, 'nobody' first",
     ] {
         assert!(run.errors.contains(remark), "'{remark}' is not in: {}", run.errors);
     }
@@ -195,6 +195,42 @@ fn issue_27_what_cannot_be_asked_of_given_maps_is_said() {
         &alone,
         &["comparison.metrics \"max-sensitivity\"", "cannot be asked of given maps"],
     );
+}
+
+/// Given maps are known by their title, maps of the other part are no strays, and what is chosen has a name.
+#[test]
+fn issue_27_own_maps_have_names_wherever_they_are_listed() {
+    let bench = MapBench::new();
+    for (part, number) in [("val", 0), ("val", 1), ("val", 2), ("test", 0), ("test", 1), ("test", 2)] {
+        save(&bench.path(&format!("parts/{part}/{number}.png.npy")), &[128, 128], mask());
+    }
+    let chosen = [
+        ("test = \"test\"", "test = \"test\"\nvalidation = \"val\""),
+        ("title = \"Mine\"", "title = \"Mine\"\nabsolute = \"both\""),
+        ("[comparison]", "[selection]\nlocalisation = [\"pointing-game\"]\n[comparison]"),
+    ];
+    let run = bench.run("parts", &chosen);
+    assert_eq!(run.code, 0, "{}", run.errors);
+    assert!(run.out.contains("Mine: best by localisation is signed values\n"), "{}", run.out);
+    let store = bench.path("maps.sqlite");
+    let table = succeeds([Path::new("results"), &store, "--method".as_ref(), "mine".as_ref()]).out;
+    assert!(table.contains("title") && table.contains("Mine"), "{table}");
+    // Without a choice the maps of validation images are not needed, but they are maps of images.
+    let run = bench.run("parts", &[chosen[0], ("title = \"Mine\"", "title = \"Mine\"\nabsolute = true")]);
+    assert_eq!(run.code, 0, "{}", run.errors);
+    assert!(!run.errors.contains("name of no image"), "{}", run.errors);
+}
+
+/// The page is written first: where it cannot be, nothing is.
+#[test]
+fn issue_35_a_report_that_fails_leaves_no_tables_without_a_page() {
+    let bench = MapBench::new();
+    assert_eq!(bench.run("folder", &[]).code, 0);
+    let (store, folder) = (bench.path("maps.sqlite"), bench.path("report"));
+    std::fs::create_dir_all(folder.join("index.html")).unwrap();
+    let words = [Path::new("report"), &store, Path::new("-o"), &folder, Path::new("-q")];
+    monosplit(words).refused(&["index.html"]);
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
 }
 
 /// A map of another size is resized. Constant maps stay constant, whatever the rule; `resize.rs` compares with PyTorch.

@@ -51,7 +51,7 @@ fn issue_27_rows_have_the_same_columns_in_every_format() {
     assert_json(&json);
     let columns: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     assert!(
-        columns.contains(&"undefined") && columns.contains(&"options") && columns.len() == 18,
+        columns.contains(&"undefined") && columns.contains(&"options") && columns.len() == 19,
         "{columns:?}"
     );
     let rows = csv.lines().count() - 1;
@@ -69,6 +69,7 @@ fn issue_27_rows_have_the_same_columns_in_every_format() {
         "model_hash",
         "preprocessing",
         "method",
+        "title",
         "options",
         "layer",
         "absolute",

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use monosplit_graph::batch::rows;
 use monosplit_graph::npz::Arrays;
-use monosplit_graph::{Error, Result, Tensor, npy};
+use monosplit_graph::{Error, Result, Tensor, npy, npz};
 
 use crate::path_suggestion::suggest_path;
 use crate::sha256::Sha256;
@@ -38,25 +38,24 @@ enum Content {
 impl MapFiles {
     /// Opens a folder or file. Returns it with the hash of all maps.
     pub(super) fn open(path: &Path) -> Result<(Self, String)> {
-        let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
         let mut hash = Sha256::default();
-        let (content, names) = match ending.as_deref() {
-            _ if path.is_dir() => folder(path, &mut hash)?,
-            Some("npz") => {
-                archive(&bytes(path, &mut hash)?).map_err(|error| error.context(path.display()))?
-            }
-            Some("npy") => {
-                let array =
-                    npy::read(&bytes(path, &mut hash)?).map_err(|error| error.context(path.display()))?;
-                (ordered(array).map_err(|error| error.context(path.display()))?, Vec::new())
-            }
-            _ => {
-                let close = suggest_path(path);
-                return Err(Error::argument(format!(
-                    "{close}expected a folder of .npy files, a .npz file or a .npy file of maps, found {} at {}",
-                    if path.exists() { "another file" } else { "none" },
-                    path.display()
-                )));
+        let about = |error: Error| error.context(path.display());
+        const EXPECTED: &str = "expected a folder of .npy files, a .npz file or a .npy file of maps";
+        if !path.exists() {
+            let (close, path) = (suggest_path(path), path.display());
+            return Err(Error::argument(format!("{close}{EXPECTED}, found none at {path}")));
+        }
+        let (content, names) = if path.is_dir() {
+            folder(path, &mut hash)?
+        } else {
+            let bytes = bytes(path)?;
+            hash.update(&bytes);
+            match npz::is_npz(&bytes) {
+                true => archive(&bytes).map_err(about)?,
+                false if npy::is_npy(&bytes) => {
+                    (npy::read(&bytes).and_then(ordered).map_err(about)?, Vec::new())
+                }
+                false => return Err(about(Error::argument(format!("{EXPECTED}, found another file")))),
             }
         };
         let places = names.iter().enumerate().map(|(place, name)| (name.clone(), place)).collect();
@@ -91,8 +90,7 @@ impl MapFiles {
         match &self.content {
             Content::Folder(paths) => {
                 let path = &paths[place];
-                npy::read(&bytes(path, &mut Sha256::default())?)
-                    .map_err(|error| error.context(path.display()))
+                npy::read(&bytes(path)?).map_err(|error| error.context(path.display()))
             }
             Content::Archive(maps) => Ok(maps[place].clone()),
             Content::Array(array) => rows(array, place..place + 1),
@@ -100,7 +98,7 @@ impl MapFiles {
     }
 }
 
-fn bytes(path: &Path, hash: &mut Sha256) -> Result<Vec<u8>> {
+fn bytes(path: &Path) -> Result<Vec<u8>> {
     let failed = |cause| Error::io(path, cause).prefixed(&suggest_path(path));
     let found = path.metadata().map_err(failed)?;
     if !found.is_file() || found.len() > MAX_FILE {
@@ -110,9 +108,7 @@ fn bytes(path: &Path, hash: &mut Sha256) -> Result<Vec<u8>> {
             MAX_FILE >> 30
         )));
     }
-    let bytes = std::fs::read(path).map_err(failed)?;
-    hash.update(&bytes);
-    Ok(bytes)
+    std::fs::read(path).map_err(failed)
 }
 
 /// The `.npy` files in a folder and the folders in it, called by their path without the ending.
@@ -146,7 +142,7 @@ fn folder(path: &Path, hash: &mut Sha256) -> Result<(Content, Vec<String>)> {
     found.sort();
     for (name, path) in &found {
         hash.update(name.as_bytes());
-        bytes(path, hash)?;
+        hash.update(&bytes(path)?);
     }
     let (names, paths) = found.into_iter().unzip();
     Ok((Content::Folder(paths), names))

@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use monosplit_graph::options::closest;
-use monosplit_graph::{Error, Result, Tensor};
+use monosplit_graph::{Error, Result, Tensor, shown};
 
 use crate::dataset::DataSet;
 use files::MapFiles;
@@ -56,8 +56,13 @@ impl MapSource {
     }
 
     /// Reads and checks the maps of some images at the size of the network's input, `[height, width]`. Returns them with
-    /// remarks on maps of no image.
-    pub fn read(&self, parts: &[MappedImages<'_>], size: [usize; 2]) -> Result<(GivenMaps, Vec<String>)> {
+    /// remarks on maps of no image: neither of these parts nor of `others`, whose maps are not needed.
+    pub fn read(
+        &self,
+        parts: &[MappedImages<'_>],
+        others: &[MappedImages<'_>],
+        size: [usize; 2],
+    ) -> Result<(GivenMaps, Vec<String>)> {
         let mut maps = HashMap::new();
         let mut values = 0usize;
         let found = self.assigned(parts)?;
@@ -80,7 +85,7 @@ impl MapSource {
             }
             maps.insert(*id, resized(map, size)?);
         }
-        Ok((GivenMaps(Arc::new(maps)), self.unmatched(parts)))
+        Ok((GivenMaps(Arc::new(maps)), self.unmatched(parts, others)))
     }
 
     /// For each image its id, its name, and the place of its map in the files.
@@ -134,13 +139,14 @@ impl MapSource {
         }
     }
 
-    /// A remark on maps whose names are those of no image in the whole data set.
-    fn unmatched(&self, parts: &[MappedImages<'_>]) -> Vec<String> {
+    /// A remark on maps whose names are those of no image in the parts of the experiment.
+    fn unmatched(&self, parts: &[MappedImages<'_>], others: &[MappedImages<'_>]) -> Vec<String> {
         if self.files.ordered().is_some() {
             return Vec::new();
         }
         let known: std::collections::HashSet<String> = parts
             .iter()
+            .chain(others)
             .flat_map(|part| part.data.original_names().iter().flat_map(|name| keys(part.part, name)))
             .collect();
         let names = self.files.names();
@@ -148,9 +154,10 @@ impl MapSource {
         match strays.first() {
             None => Vec::new(),
             Some(first) => vec![format!(
-                "{} of {} maps have the name of no image, '{first}' first; they are not read",
+                "{} of {} maps have the name of no image in the parts of this experiment, '{}' first; they are not read",
                 strays.len(),
-                names.len()
+                names.len(),
+                shown(first)
             )],
         }
     }

@@ -7,7 +7,8 @@ use super::preset::Preset;
 use crate::case_arrays::{CaseArrays, MeasureError, is_constant, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
-/// 1 if a maximum of the map lies in the mask, else 0. Undefined for a constant map.
+/// 1 if a maximum of the map lies in the mask, else 0. Where several places have the largest value, one of them in the mask
+/// is enough, as in Quantus. Undefined for a constant map.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointingGame {
     /// Whether a hit counts as the share of the image outside the mask.

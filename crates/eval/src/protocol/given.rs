@@ -62,14 +62,14 @@ impl Protocol<'_> {
             let Some(source) = &choice.given else { continue };
             // Signs are chosen on validation images.
             let chooses = self.experiment.selection.is_some() && choice.candidates.len() > 1;
-            let validation = validation.filter(|_| chooses);
             let name = data.validation.as_deref().or(data.test.as_deref());
-            let parts: Vec<MappedImages<'_>> = validation
-                .map(|part| mapped(part, name))
-                .into_iter()
-                .chain([mapped(test, data.test.as_deref())])
-                .collect();
-            let read = source.read(&parts, size);
+            let mut parts = vec![mapped(test, data.test.as_deref())];
+            let mut others = Vec::new();
+            if let Some(validation) = validation {
+                let list = if chooses { &mut parts } else { &mut others };
+                list.insert(0, mapped(validation, name));
+            }
+            let read = source.read(&parts, &others, size);
             let (maps, remarks) =
                 read.map_err(|error| inside(&format!("method[{number}]"), &error.context("maps")))?;
             for remark in remarks {

@@ -68,11 +68,7 @@ impl Protocol<'_> {
                 columns.push((values, better));
             }
             let Some(best) = selection::best(&columns) else { continue };
-            let configuration = &choice.candidates[best].configuration;
-            let sign = if configuration.absolute { ", absolute" } else { "" };
-            let configuration_text =
-                format!("{} at {}{sign}", choice.candidates[best].place, configuration.layer);
-            self.observer.chosen(&choice.title, criterion, configuration_text.trim_start_matches(" at "));
+            self.observer.chosen(&choice.title, criterion, &described(&choice.candidates[best]));
             match won.iter_mut().find(|(index, _)| *index == best) {
                 Some((_, note)) => {
                     note.push_str(", ");
@@ -89,5 +85,21 @@ impl Protocol<'_> {
     pub(super) fn values_of(&self, configuration: i64, metric: i64, part: &Part) -> Result<MetricValues> {
         let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
         Ok(part.images.iter().map(|image| values.get(&image.id).copied().flatten()).collect())
+    }
+}
+
+/// What tells a candidate from the others of its method: its options, its layer, and whether signs count. Given maps have
+/// neither options nor a layer.
+fn described(candidate: &Candidate) -> String {
+    let layer = &candidate.configuration.layer;
+    let parts =
+        [candidate.place.clone(), if layer.is_empty() { String::new() } else { format!("at {layer}") }];
+    let place = parts.iter().filter(|part| !part.is_empty()).cloned().collect::<Vec<_>>().join(" ");
+    let place = place.strip_prefix("at ").unwrap_or(&place);
+    match (place, candidate.configuration.absolute) {
+        ("", true) => "absolute values".to_owned(),
+        ("", false) => "signed values".to_owned(),
+        (place, true) => format!("{place}, absolute"),
+        (place, false) => place.to_owned(),
     }
 }

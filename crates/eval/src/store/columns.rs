@@ -4,11 +4,12 @@ use super::query::StoredRow;
 use crate::parquet::Column;
 
 /// The names of the columns, in order.
-pub(super) const COLUMNS: [&str; 18] = [
+pub(super) const COLUMNS: [&str; 19] = [
     "model",
     "model_hash",
     "preprocessing",
     "method",
+    "title",
     "options",
     "layer",
     "absolute",
@@ -36,6 +37,7 @@ pub fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
         text(|row| &row.model_hash),
         text(|row| &row.preprocessing),
         text(|row| &row.method),
+        text(|row| &row.title),
         text(|row| &row.options),
         text(|row| &row.layer),
         Column::Flag(rows.iter().map(|row| row.absolute).collect()),

@@ -12,7 +12,7 @@ use super::{RESULTS, Store};
 pub struct Filter {
     /// In the model's name or hash.
     pub model: Option<String>,
-    /// In the method's name.
+    /// In the method's name or in its title.
     pub method: Option<String>,
     /// In the options.
     pub options: Option<String>,
@@ -36,6 +36,8 @@ pub struct StoredRow {
     pub model_hash: String,
     pub preprocessing: String,
     pub method: String,
+    /// The title that experiments in the store have for the configuration; several are joined by `or`.
+    pub title: String,
     pub options: String,
     pub layer: String,
     pub absolute: bool,
@@ -68,7 +70,8 @@ impl Store {
 
     /// The matching rows, in an order that does not depend on when or by which process they were computed.
     pub fn rows(&self, filter: &Filter) -> Result<Vec<StoredRow>> {
-        let columns = ["model || model_hash", "method", "options", "layer", "part", "image", "metric"];
+        let columns =
+            ["model || model_hash", "method || ' ' || title", "options", "layer", "part", "image", "metric"];
         let fits: Vec<String> = (1..)
             .zip(columns)
             .map(|(n, column)| format!("(?{n} IS NULL OR instr(lower({column}), ?{n}) > 0)"))
@@ -103,20 +106,21 @@ impl Store {
                 model_hash: row.get(1)?,
                 preprocessing: row.get(2)?,
                 method: row.get(3)?,
-                options: row.get(4)?,
-                layer: row.get(5)?,
-                absolute: row.get(6)?,
-                part: row.get(7)?,
-                image: row.get(8)?,
-                image_hash: row.get(9)?,
-                class: row.get(10)?,
-                metric: row.get(11)?,
-                better: row.get(12)?,
-                value: row.get(13)?,
-                undefined: row.get(14)?,
-                seconds: row.get(15)?,
-                seed: row.get(16)?,
-                version: row.get(17)?,
+                title: row.get(4)?,
+                options: row.get(5)?,
+                layer: row.get(6)?,
+                absolute: row.get(7)?,
+                part: row.get(8)?,
+                image: row.get(9)?,
+                image_hash: row.get(10)?,
+                class: row.get(11)?,
+                metric: row.get(12)?,
+                better: row.get(13)?,
+                value: row.get(14)?,
+                undefined: row.get(15)?,
+                seconds: row.get(16)?,
+                seed: row.get(17)?,
+                version: row.get(18)?,
             })
         })
     }

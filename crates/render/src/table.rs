@@ -193,7 +193,7 @@ impl Table {
 
     /// The table as Markdown; the best of a column is bold.
     pub fn to_markdown(&self) -> String {
-        let clean = |text: &str| clean(text).replace('|', "\\|");
+        let clean = markdown;
         let row = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
         let mut text = String::new();
         if !self.caption.is_empty() {
@@ -254,6 +254,24 @@ impl Table {
         }
         text
     }
+}
+
+/// A text as it stands in a cell of Markdown, where it is neither HTML nor a link nor the end of the cell. Asterisks stay: they
+/// mark what is best.
+fn markdown(text: &str) -> String {
+    let mut out = String::new();
+    for letter in clean(text).chars() {
+        match letter {
+            '<' => out.push_str("&lt;"),
+            '(' if out.ends_with(']') => out.push_str("\\("),
+            '\\' | '|' | '`' => {
+                out.push('\\');
+                out.push(letter);
+            }
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 /// A text as it stands in LaTeX; the marks around what is best become a command.
@@ -359,6 +377,19 @@ mod tests {
             [3, 4, 5, 6, 9].map(class),
             ["table", "table wider", "table wider", "table widest", "table widest"]
         );
+    }
+
+    #[test]
+    fn issue_35_names_in_markdown_are_neither_html_nor_links_nor_cells() {
+        let name = "<script>x</script> [a](javascript:b) c\\|d `e`";
+        let found = markdown(name);
+        assert_eq!(found, "&lt;script>x&lt;/script> [a]\\(javascript:b) c\\\\\\|d \\`e\\`");
+        let mut table = results();
+        table.rows[0][0] = Entry::Words(name.into());
+        table.caption = name.into();
+        table.note = name.into();
+        let text = table.to_markdown();
+        assert!(!text.contains("<script") && !text.contains("](") && text.contains("**"), "{text}");
     }
 
     #[test]

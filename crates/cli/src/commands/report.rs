@@ -5,7 +5,6 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::eval::store::Store;
-use monosplit::graph::Error;
 
 use super::compute::ComputeArgs;
 use crate::failure::{Failure, note, text};
@@ -66,7 +65,6 @@ impl ReportCommand {
         } else {
             None
         };
-        std::fs::create_dir_all(&self.out).map_err(|cause| Error::io(&self.out, cause))?;
         let names = Report::write(&store, &planned, pictures.as_ref(), &self.out)?;
         let files: Vec<PathBuf> = names.into_iter().map(|name| self.out.join(name)).collect();
         if self.json {

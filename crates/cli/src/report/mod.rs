@@ -7,8 +7,8 @@ use std::path::Path;
 
 use monosplit::eval::store::{Planned, RecordedIssue, Stage, Store};
 use monosplit::eval::{Better, Summary, metric_title};
-use monosplit::graph::{Error, Result, write_atomically};
-use monosplit::render::{LinePlot, Page, PageFigure, Scene, Series, Table};
+use monosplit::graph::{Error, Result, shown, write_atomically};
+use monosplit::render::{Format, LinePlot, Page, PageFigure, Scene, Series, Table};
 
 use crate::failure::{note, text};
 
@@ -20,23 +20,23 @@ use tables::{ablation, comparison, sanity, timing, verdicts};
 const MOST_CURVES: usize = 12;
 
 /// A report under construction: a page and the files beside it.
-pub(crate) struct Report<'a> {
-    folder: &'a Path,
+pub(crate) struct Report {
     page: Page,
-    written: Vec<String>,
+    /// The files beside the page: names and contents.
+    files: Vec<(String, Vec<u8>)>,
 }
 
-impl<'a> Report<'a> {
+impl Report {
     /// Writes the report of an experiment into `folder`, with the maps of `pictures` where there are some; returns the names of
-    /// the files.
+    /// the files. Nothing is written before all of it is made, and the page, which holds everything, is written first.
     pub(crate) fn write(
         store: &Store,
         planned: &Planned,
         pictures: Option<&ReportPictures>,
-        folder: &'a Path,
+        folder: &Path,
     ) -> Result<Vec<String>> {
-        let page = Page::new(&planned.record.name);
-        let mut report = Report { folder, page, written: Vec::new() };
+        let page = Page::new(&shown(&planned.record.name));
+        let mut report = Report { page, files: Vec::new() };
         report.opening(store, planned)?;
         for (position, stage) in planned.stages.iter().enumerate() {
             if stage.members.is_empty() || stage.metrics.is_empty() {
@@ -47,20 +47,23 @@ impl<'a> Report<'a> {
                 report.paragraph(&note);
             }
             match stage.kind.as_str() {
-                "selection" => report.selection(&summary, planned)?,
+                "selection" => report.selection(&summary, planned),
                 "comparison" => report.comparison(&summary, pictures)?,
-                "ablation" => report.ablation(&summary, position)?,
+                "ablation" => report.ablation(&summary, position),
                 "layers" => report.layers(&summary)?,
-                "sanity" => report.sanity(&summary)?,
-                "timing" => report.timing(&summary)?,
+                "sanity" => report.sanity(&summary),
+                "timing" => report.timing(&summary),
                 _ => {}
             }
         }
-        report.image_issues(&store.image_issues(planned.id)?)?;
-        let Report { page, mut written, .. } = report;
-        write_atomically(folder.join("index.html"), page.finish().as_bytes())?;
-        written.insert(0, "index.html".into());
-        Ok(written)
+        report.image_issues(&store.image_issues(planned.id)?);
+        let Report { page, mut files } = report;
+        files.insert(0, ("index.html".into(), page.finish().into_bytes()));
+        std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
+        for (name, content) in &files {
+            write_atomically(folder.join(name), content)?;
+        }
+        Ok(files.into_iter().map(|(name, _)| name).collect())
     }
 
     fn paragraph(&mut self, words: &str) {
@@ -77,14 +80,11 @@ impl<'a> Report<'a> {
     }
 
     /// A table on the page, and as Markdown and LaTeX beside it.
-    fn table(&mut self, name: &str, table: &Table) -> Result<()> {
+    fn table(&mut self, name: &str, table: &Table) {
         self.with(|page| page.table(table));
         for (ending, text) in [("md", table.to_markdown()), ("tex", table.to_latex())] {
-            let file = format!("{name}.{ending}");
-            write_atomically(self.folder.join(&file), text.as_bytes())?;
-            self.written.push(file);
+            self.files.push((format!("{name}.{ending}"), text.into_bytes()));
         }
-        Ok(())
     }
 
     /// A drawing on the page, and as SVG beside it.
@@ -96,9 +96,7 @@ impl<'a> Report<'a> {
 
     /// A drawing as SVG beside the page.
     fn written_figure(&mut self, name: &str, scene: &Scene) -> Result<()> {
-        let file = format!("{name}.svg");
-        scene.write(self.folder.join(&file))?;
-        self.written.push(file);
+        self.files.push((format!("{name}.svg"), scene.encode(Format::Svg)?));
         Ok(())
     }
 
@@ -139,19 +137,19 @@ impl<'a> Report<'a> {
     }
 
     /// Lists the images with problems.
-    fn image_issues(&mut self, issues: &[RecordedIssue]) -> Result<()> {
+    fn image_issues(&mut self, issues: &[RecordedIssue]) {
         if issues.is_empty() {
-            return Ok(());
+            return;
         }
         self.heading("Images with something wrong");
         self.paragraph(
             "Those that were left out count nowhere. On those that are kept without a mask, metrics that need one have no \
              value.",
         );
-        self.table("images", &tables::image_issues(issues))
+        self.table("images", &tables::image_issues(issues));
     }
 
-    fn selection(&mut self, summary: &Summary, planned: &Planned) -> Result<()> {
+    fn selection(&mut self, summary: &Summary, planned: &Planned) {
         self.heading("What was chosen");
         self.paragraph(
             "For each method and criterion, the layer, formula and sign of best average rank over the criterion's metrics on \
@@ -163,14 +161,14 @@ impl<'a> Report<'a> {
             self.paragraph(
                 "A choice is kept with the comparison it is made for, and nothing has been compared yet.",
             );
-            return Ok(());
+            return;
         }
-        self.table("selection", &table)
+        self.table("selection", &table);
     }
 
     fn comparison(&mut self, summary: &Summary, pictures: Option<&ReportPictures>) -> Result<()> {
         self.heading("Comparison");
-        self.table("comparison", &comparison(summary))?;
+        self.table("comparison", &comparison(summary));
         if let Some(table) = verdicts(summary) {
             self.heading("Who wins");
             self.paragraph(
@@ -179,7 +177,7 @@ impl<'a> Report<'a> {
                  that more is better for the split. That configuration is picked on these very images, which favours the \
                  split where it has several.",
             );
-            self.table("verdicts", &table)?;
+            self.table("verdicts", &table);
         }
         let left_out = |error: Error| {
             note(&format!("without pictures: {}", text(&error)));
@@ -227,13 +225,14 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn ablation(&mut self, summary: &Summary, position: usize) -> Result<()> {
+    fn ablation(&mut self, summary: &Summary, position: usize) {
         let name = &summary.stage.name;
-        self.heading(&format!("{}{}", name[..1].to_uppercase(), &name[1..]));
+        let mut letters = name.chars();
+        let first = letters.next().map(|letter| letter.to_uppercase().to_string());
+        self.heading(&format!("{}{}", first.unwrap_or_default(), letters.as_str()));
         for (number, table) in ablation(summary).iter().enumerate() {
-            self.table(&format!("ablation-{position}-{}", number + 1), table)?;
+            self.table(&format!("ablation-{position}-{}", number + 1), table);
         }
-        Ok(())
     }
 
     fn layers(&mut self, summary: &Summary) -> Result<()> {
@@ -249,22 +248,22 @@ impl<'a> Report<'a> {
         Ok(())
     }
 
-    fn sanity(&mut self, summary: &Summary) -> Result<()> {
+    fn sanity(&mut self, summary: &Summary) {
         self.heading("Randomisation check");
         self.paragraph(
             "How alike a map is to that of the same network with its last layers drawn anew from a normal distribution. A \
              method that depends on what those layers have learnt has low numbers; a high number says that the map would look \
              the same without them. (Top-down randomisation has known limits: Binder et al. 2023.)",
         );
-        self.table("sanity", &sanity(summary))
+        self.table("sanity", &sanity(summary));
     }
 
-    fn timing(&mut self, summary: &Summary) -> Result<()> {
+    fn timing(&mut self, summary: &Summary) {
         self.heading("Times");
         self.paragraph(
             "Seconds for one map of one image, prediction included, and once for making the method ready.",
         );
-        self.table("timing", &timing(summary))
+        self.table("timing", &timing(summary));
     }
 }
 

@@ -9,9 +9,9 @@ use monosplit_graph::{Graph, Node, NodeId, Op};
 use crate::channels::ChannelAxes;
 use crate::method::DefaultLayer;
 use crate::patch_grid::Grid;
-use crate::place_influence::influence;
+use crate::score_dependence::score_dependence;
 
-/// By how much the two sides of a place may differ, as a factor. Borders that convolutions leave out make some difference;
+/// By how much the two sides of a position may differ, as a factor. Borders that convolutions leave out make some difference;
 /// tokens of windows beside windows, `[N, windows, tokens, C]`, make a larger one.
 const MOST_STRETCHED: usize = 2;
 
@@ -33,28 +33,30 @@ pub struct ChosenLayer {
 }
 
 /// The default layer of a method in `graph`; none is the image.
-pub fn chosen_layer(graph: &Graph, place: DefaultLayer) -> Option<ChosenLayer> {
+pub fn chosen_layer(graph: &Graph, default: DefaultLayer) -> Option<ChosenLayer> {
     let features = || FeatureMaps::new(graph)?.last();
-    match place {
+    let chosen = match default {
         DefaultLayer::Input => None,
         DefaultLayer::LastFeatures => features().or_else(|| last_mixing(graph)),
         DefaultLayer::LastMixingInput => last_mixing(graph),
-    }
+    };
+    log::debug!("layer chosen: {}", chosen.as_ref().map_or("the image", |layer| &layer.name));
+    chosen
 }
 
-/// What enters the last layer that mixes places.
+/// What enters the last layer that mixes positions.
 fn last_mixing(graph: &Graph) -> Option<ChosenLayer> {
     let maps = FeatureMaps::new(graph);
     let of_network = maps.as_ref().and_then(FeatureMaps::last_mixing_input);
-    of_network.or_else(|| without_places(graph))
+    of_network.or_else(|| without_mixing_layers(graph))
 }
 
-/// The layer of a network without layers that mix places: the image if it has places, else the last matrix product.
-fn without_places(graph: &Graph) -> Option<ChosenLayer> {
+/// The layer of a network without layers that mix positions: the image if it has positions, else the last matrix product.
+fn without_mixing_layers(graph: &Graph) -> Option<ChosenLayer> {
     let reaches = graph.ancestors(graph.outputs().first().map(|scores| scores.node));
     let image = graph.inputs().first().copied()?;
     let choice = |node: NodeId, what| Some(ChosenLayer { name: graph.input_name(node)?, what });
-    if has_places(graph, image) {
+    if has_positions(graph, image) {
         return choice(image, "the image");
     }
     let product = |(id, node): &(NodeId, &Node)| {
@@ -71,12 +73,12 @@ pub fn layers_by_size(graph: &Graph) -> Vec<String> {
     let of = |wanted: &dyn Fn(&Op) -> bool| {
         let mut found: Vec<(Vec<_>, NodeId)> = Vec::new();
         for (id, node) in graph.nodes() {
-            if !reaches[id.index()] || !wanted(&node.op) || !has_places(graph, id) {
+            if !reaches[id.index()] || !wanted(&node.op) || !has_positions(graph, id) {
                 continue;
             }
-            let places = node.shape.dims().get(2..).map(<[_]>::to_vec).unwrap_or_default();
-            found.retain(|(known, _)| *known != places);
-            found.push((places, id));
+            let sizes = node.shape.dims().get(2..).map(<[_]>::to_vec).unwrap_or_default();
+            found.retain(|(known, _)| *known != sizes);
+            found.push((sizes, id));
         }
         found.into_iter().filter_map(|(_, id)| graph.input_name(id)).collect::<Vec<_>>()
     };
@@ -90,12 +92,12 @@ fn is_wide(op: &Op) -> bool {
 }
 
 /// Whether a value `[N, C, …]` has a spatial size larger than one.
-fn has_places(graph: &Graph, id: NodeId) -> bool {
+fn has_positions(graph: &Graph, id: NodeId) -> bool {
     let dims = graph.node(id).shape.dims();
     dims.len() > 2 && dims[2..].iter().any(|dim| dim.fixed() != Some(1))
 }
 
-/// The values between the image and the class scores that have a number, or many, for every place of the image.
+/// The values between the image and the class scores that have a number, or many, for every position of the image.
 struct FeatureMaps<'g> {
     graph: &'g Graph,
     image: NodeId,
@@ -105,8 +107,9 @@ struct FeatureMaps<'g> {
     readers: Vec<Vec<NodeId>>,
     /// For every value, the part of it that the class scores depend on.
     read: Vec<Option<Vec<Range<usize>>>>,
-    /// Values with places of which all reach the class scores, and that nothing bypasses: bottlenecks.
-    bottlenecks: Vec<NodeId>,
+    /// Values with positions of which all reach the class scores, and that lie on every path from the image to them: dominators of the
+    /// class scores.
+    dominators: Vec<NodeId>,
 }
 
 impl<'g> FeatureMaps<'g> {
@@ -115,11 +118,11 @@ impl<'g> FeatureMaps<'g> {
         let (above, below) = (graph.ancestors([scores]), graph.descendants([image]));
         let between: Vec<bool> = above.iter().zip(below).map(|(&above, below)| above && below).collect();
         let axes = ChannelAxes::new(graph, image);
-        let (readers, read) = (graph.readers(), influence(graph, scores));
-        let mut maps = FeatureMaps { graph, image, between, axes, readers, read, bottlenecks: Vec::new() };
-        let mut bottlenecks = maps.passed_by_all();
-        bottlenecks.retain(|&id| maps.is_read_whole(id));
-        maps.bottlenecks = bottlenecks;
+        let (readers, read) = (graph.readers(), score_dependence(graph, scores));
+        let mut maps = FeatureMaps { graph, image, between, axes, readers, read, dominators: Vec::new() };
+        let mut dominators = maps.passed_by_all();
+        dominators.retain(|&id| maps.is_read_whole(id));
+        maps.dominators = dominators;
         Some(maps)
     }
 
@@ -137,9 +140,9 @@ impl<'g> FeatureMaps<'g> {
         passed
     }
 
-    /// The axes of a value that run over places of the image, and how many extra tokens come before the places; none if it
-    /// has no place for each part of the image.
-    fn places(&self, id: NodeId) -> Option<(Vec<usize>, usize)> {
+    /// The axes of a value that run over positions of the image, and how many extra tokens come before the positions; none if it
+    /// has no position for each part of the image.
+    fn positions(&self, id: NodeId) -> Option<(Vec<usize>, usize)> {
         let axes = self.axes.at(self.graph, id);
         let shape = &self.graph.node(id).shape;
         let channels = axes.channels?;
@@ -148,7 +151,7 @@ impl<'g> FeatureMaps<'g> {
             axes.iter().map(|&axis| shape.fixed_at(axis)).collect::<Option<Vec<usize>>>()
         };
         let image = &self.graph.node(self.image).shape;
-        // Samples come first: heads stacked before them are no places.
+        // Samples come first: heads stacked before them are no positions.
         if shape.dims().first() != image.dims().first() {
             return None;
         }
@@ -168,9 +171,9 @@ impl<'g> FeatureMaps<'g> {
         Some((positions, dropped))
     }
 
-    /// Whether the class scores depend on all places of a value.
+    /// Whether the class scores depend on all positions of a value.
     fn is_read_whole(&self, id: NodeId) -> bool {
-        let (Some(read), Some((axes, dropped))) = (&self.read[id.index()], self.places(id)) else {
+        let (Some(read), Some((axes, dropped))) = (&self.read[id.index()], self.positions(id)) else {
             return false;
         };
         let length = |axis: usize| self.graph.node(id).shape.fixed_at(axis).unwrap_or(1);
@@ -199,26 +202,27 @@ impl<'g> FeatureMaps<'g> {
             );
             is_map && !moved[id.index()]
         };
-        match self.bottlenecks.iter().rfind(is_features) {
+        match self.dominators.iter().rfind(is_features) {
             Some(&last) => self.described(last, LAST),
             None => self.last_normalised(self.graph.len(), LAST),
         }
     }
 
-    /// What enters the last layer that mixes places: the last convolution whose kernel is larger than 1×1, or attention or
-    /// another matrix product over places behind it.
+    /// What enters the last layer that mixes positions: the last convolution whose kernel is larger than 1×1, or attention or
+    /// another matrix product over positions behind it.
     fn last_mixing_input(&self) -> Option<ChosenLayer> {
         let last = |wanted: &dyn Fn(NodeId, &Node) -> bool| {
             let mut nodes = self.graph.nodes().rev().filter(|(id, _)| self.between[id.index()]);
             nodes.find(|(id, node)| wanted(*id, node)).map(|(id, _)| id)
         };
-        let on_places =
-            |id: NodeId| has_places(self.graph, id) || has_places(self.graph, self.graph.node(id).inputs[0]);
-        let convolution = last(&|id, node| is_wide(&node.op) && on_places(id))
-            .or_else(|| last(&|id, node| matches!(node.op, Op::Conv { .. }) && on_places(id)));
+        let on_positions = |id: NodeId| {
+            has_positions(self.graph, id) || has_positions(self.graph, self.graph.node(id).inputs[0])
+        };
+        let convolution = last(&|id, node| is_wide(&node.op) && on_positions(id))
+            .or_else(|| last(&|id, node| matches!(node.op, Op::Conv { .. }) && on_positions(id)));
         let product = last(&|_, node| self.mixes_places(node));
         if let Some(product) = product.filter(|&product| convolution.is_none_or(|conv| conv < product)) {
-            let entering = self.bottlenecks.iter().rfind(|&&id| id < product && id != self.image);
+            let entering = self.dominators.iter().rfind(|&&id| id < product && id != self.image);
             let found = match entering {
                 Some(&entering) => self.described(entering, MIXED),
                 None => self.last_normalised(product.index(), MIXED),
@@ -237,7 +241,7 @@ impl<'g> FeatureMaps<'g> {
         Some(ChosenLayer { name, what })
     }
 
-    /// Whether a node is attention, a product of two activations, or a matrix product with weights over places.
+    /// Whether a node is attention, a product of two activations, or a matrix product with weights over positions.
     fn mixes_places(&self, node: &Node) -> bool {
         let (Op::MatMul { trans_a, trans_b }, &[a, b, ..]) = (&node.op, node.inputs.as_slice()) else {
             return false;
@@ -250,7 +254,7 @@ impl<'g> FeatureMaps<'g> {
         }
     }
 
-    /// Whether a matrix product adds up the places of an operand, that is, an axis that does not hold its channels.
+    /// Whether a matrix product adds up the positions of an operand, that is, an axis that does not hold its channels.
     fn contracts_places(&self, operand: NodeId, last_but_one: bool) -> bool {
         let node = self.graph.node(operand);
         let rank = node.shape.rank();
@@ -264,7 +268,7 @@ impl<'g> FeatureMaps<'g> {
             _ => (operand, axis),
         };
         let moved = source != operand || last_but_one;
-        moved && self.places(source).is_some_and(|(places, _)| places.contains(&axis))
+        moved && self.positions(source).is_some_and(|(positions, _)| positions.contains(&axis))
     }
 
     /// The last layer norm before a node whose tokens all reach the class scores.
@@ -276,7 +280,7 @@ impl<'g> FeatureMaps<'g> {
         self.named(norm, what[1])
     }
 
-    /// A value that was only moved about, or cut off from tokens that are no places, as it was before.
+    /// A value that was only moved about, or cut off from tokens that are no positions, as it was before.
     fn before_movements(&self, mut id: NodeId) -> NodeId {
         loop {
             let node = self.graph.node(id);
@@ -285,7 +289,7 @@ impl<'g> FeatureMaps<'g> {
                 _ => matches!(node.op, Op::Slice { step: 1, .. }),
             };
             match node.inputs.first() {
-                Some(source) if moves && self.bottlenecks.binary_search(source).is_ok() => id = *source,
+                Some(source) if moves && self.dominators.binary_search(source).is_ok() => id = *source,
                 _ => return id,
             }
         }
@@ -307,12 +311,12 @@ impl<'g> FeatureMaps<'g> {
 
     /// The first layer norm over channels that reads a value, or reads it after other tokens were put before it.
     fn normalised(&self, value: NodeId) -> Option<NodeId> {
-        let tokens = self.places(value)?.0;
+        let tokens = self.positions(value)?.0;
         let readers = |id: NodeId| {
             self.readers[id.index()].iter().copied().filter(|reader| self.between[reader.index()])
         };
         let is_norm = |id: &NodeId| {
-            matches!(self.graph.node(*id).op, Op::LayerNorm { .. }) && self.places(*id).is_some()
+            matches!(self.graph.node(*id).op, Op::LayerNorm { .. }) && self.positions(*id).is_some()
         };
         readers(value).find_map(|reader| match &self.graph.node(reader).op {
             Op::Concat { axis } if tokens.contains(axis) => readers(reader).find(is_norm),
@@ -371,8 +375,8 @@ mod tests {
         g
     }
 
-    fn name(graph: &Graph, place: DefaultLayer) -> String {
-        chosen_layer(graph, place).unwrap().name
+    fn name(graph: &Graph, default: DefaultLayer) -> String {
+        chosen_layer(graph, default).unwrap().name
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Which part of each value the class scores depend on. A class token that is cut out of the tokens makes the others
-//! irrelevant from there on; a mean over all places makes none so. Ranges are upper bounds: where an op is not looked into,
+//! irrelevant from there on; a mean over all positions makes none so. Ranges are upper bounds: where an op is not looked into,
 //! its whole input counts.
 
 use std::ops::Range;
@@ -7,12 +7,12 @@ use std::ops::Range;
 use monosplit_graph::{Graph, Node, NodeId, Op};
 
 /// A range of indices for every axis of a value.
-type Box = Vec<Range<usize>>;
+type IndexRanges = Vec<Range<usize>>;
 
-/// For every value, the smallest box known to hold all elements that the class scores depend on; none where they do not
+/// For every value, the smallest ranges known to hold all elements that the class scores depend on; none where they do not
 /// depend on it. Lengths of axes that are not fixed count as one.
-pub(crate) fn influence(graph: &Graph, scores: NodeId) -> Vec<Option<Box>> {
-    let mut needed: Vec<Option<Box>> = vec![None; graph.len()];
+pub(crate) fn score_dependence(graph: &Graph, scores: NodeId) -> Vec<Option<IndexRanges>> {
+    let mut needed: Vec<Option<IndexRanges>> = vec![None; graph.len()];
     needed[scores.index()] = Some(whole(graph, scores));
     for (id, node) in graph.nodes().rev() {
         let Some(out) = needed[id.index()].clone() else { continue };
@@ -32,16 +32,16 @@ pub(crate) fn influence(graph: &Graph, scores: NodeId) -> Vec<Option<Box>> {
     needed
 }
 
-fn whole(graph: &Graph, id: NodeId) -> Box {
+fn whole(graph: &Graph, id: NodeId) -> IndexRanges {
     graph.node(id).shape.dims().iter().map(|dim| 0..dim.fixed().unwrap_or(1)).collect()
 }
 
-fn hull(a: &Box, b: &Box) -> Box {
+fn hull(a: &IndexRanges, b: &IndexRanges) -> IndexRanges {
     a.iter().zip(b).map(|(a, b)| a.start.min(b.start)..a.end.max(b.end)).collect()
 }
 
 /// What a node reads of an operand to compute `out` of its value; none if nothing.
-fn read(graph: &Graph, node: &Node, operand: usize, out: &Box) -> Option<Box> {
+fn read(graph: &Graph, node: &Node, operand: usize, out: &IndexRanges) -> Option<IndexRanges> {
     let input = node.inputs[operand];
     let mut all = whole(graph, input);
     let same_rank = all.len() == out.len();
@@ -64,12 +64,12 @@ fn read(graph: &Graph, node: &Node, operand: usize, out: &Box) -> Option<Box> {
             for axis in 0..rank - 2 {
                 all[axis] = if all[axis].len() == 1 { all[axis].clone() } else { out[axis].clone() };
             }
-            // The axis of the operand that the product keeps, and where it lies in the product.
-            let (kept, place) = match operand {
+            // The axis of the operand that the product keeps, and which axis of the product that is.
+            let (kept, axis) = match operand {
                 0 => (if *trans_a { rank - 1 } else { rank - 2 }, rank - 2),
                 _ => (if *trans_b { rank - 2 } else { rank - 1 }, rank - 1),
             };
-            all[kept] = out[place].clone();
+            all[kept] = out[axis].clone();
         }
         Op::Transpose { axes } => {
             axes.iter().zip(out).for_each(|(&axis, range)| all[axis] = range.clone());
@@ -83,8 +83,8 @@ fn read(graph: &Graph, node: &Node, operand: usize, out: &Box) -> Option<Box> {
         Op::Gather { axis } if operand == 0 => {
             let indices = graph.constant_value(node.inputs[1]).and_then(|tensor| tensor.to_i64());
             if let Some((indices, length)) = indices.zip(Some(all[*axis].len() as i64)) {
-                let places = indices.iter().map(|&i| if i < 0 { i + length } else { i });
-                let (least, most) = (places.clone().min()?, places.max()?);
+                let positions = indices.iter().map(|&i| if i < 0 { i + length } else { i });
+                let (least, most) = (positions.clone().min()?, positions.max()?);
                 all[*axis] = usize::try_from(least).ok()?..usize::try_from(most).ok()? + 1;
             }
         }
@@ -109,13 +109,13 @@ fn read(graph: &Graph, node: &Node, operand: usize, out: &Box) -> Option<Box> {
 }
 
 /// Axes before and behind those that a reshape changes keep their ranges.
-fn kept_by_reshape(graph: &Graph, input: NodeId, node: &Node, out: &Box, all: &mut Box) {
+fn kept_by_reshape(graph: &Graph, input: NodeId, node: &Node, out: &IndexRanges, all: &mut IndexRanges) {
     let (from, to) = (graph.node(input).shape.dims(), node.shape.dims());
     let front = from.iter().zip(to).take_while(|(a, b)| a == b).count();
     all[..front].clone_from_slice(&out[..front]);
     let behind = from[front..].iter().rev().zip(to[front..].iter().rev()).take_while(|(a, b)| a == b).count();
-    let (at, place) = (from.len() - behind, to.len() - behind);
-    all[at..].clone_from_slice(&out[place..]);
+    let (own, other) = (from.len() - behind, to.len() - behind);
+    all[own..].clone_from_slice(&out[other..]);
 }
 
 #[cfg(test)]
@@ -139,7 +139,7 @@ mod tests {
         let (mut g, y) = tokens();
         let token = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[y]).unwrap();
         let scores = g.reshaped(token, Shape::batched(&[4])).unwrap();
-        assert_eq!(influence(&g, scores)[0], Some(vec![0..1, 0..1, 0..4]));
+        assert_eq!(score_dependence(&g, scores)[0], Some(vec![0..1, 0..1, 0..4]));
     }
 
     #[test]
@@ -148,11 +148,11 @@ mod tests {
         let product = g.add(Op::MatMul { trans_a: false, trans_b: true }, &[y, y]).unwrap();
         let token = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[product]).unwrap();
         let scores = g.reshaped(token, Shape::batched(&[5])).unwrap();
-        assert_eq!(influence(&g, scores)[0], Some(vec![0..1, 0..5, 0..4]));
+        assert_eq!(score_dependence(&g, scores)[0], Some(vec![0..1, 0..5, 0..4]));
         let (mut g, y) = tokens();
         let patches = g.add(Op::Slice { axis: 1, start: 1, step: 1, length: 4 }, &[y]).unwrap();
         let scores = g.reduced(Reduction::Mean, patches, &[1], false).unwrap();
-        assert_eq!(influence(&g, scores)[0], Some(vec![0..1, 1..5, 0..4]));
+        assert_eq!(score_dependence(&g, scores)[0], Some(vec![0..1, 1..5, 0..4]));
     }
 
     #[test]
@@ -163,6 +163,6 @@ mod tests {
         let class = g.add(Op::Expand { shape: Shape::batched(&[1, 4]) }, &[class]).unwrap();
         let both = g.add(Op::Concat { axis: 1 }, &[class, x]).unwrap();
         let scores = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[both]).unwrap();
-        assert_eq!(influence(&g, scores)[x.index()], None);
+        assert_eq!(score_dependence(&g, scores)[x.index()], None);
     }
 }

@@ -11,7 +11,6 @@ use monosplit_image::Preprocess;
 
 use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, tidied};
 use crate::labels::Labels;
-use crate::layer_choice::chosen_layer;
 use crate::model::{self, Model};
 use crate::model_options::Origin;
 
@@ -134,6 +133,7 @@ impl Catalogue for EvaluationContext {
     }
 
     fn usual_layer(&self, method: &ResolvedMethod) -> Option<String> {
-        method.method.as_ref().and_then(|method| chosen_layer(self.graph(), method.default_layer()))
+        let chosen = monosplit_explain::chosen_layer(self.graph(), method.method.as_ref()?.default_layer());
+        chosen.map(|layer| layer.name)
     }
 }

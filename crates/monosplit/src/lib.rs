@@ -97,7 +97,7 @@ pub use inference::Inference;
 pub use input::{InputFile, Sample, SampleReader, SkippedInput};
 pub use input_list::InputList;
 pub use labels::Labels;
-pub use layer_choice::{chosen_layer, default_layer, layers_by_size};
+pub use layer_choice::default_layer;
 pub use layer_contributions::{LayerContributions, LayerDecomposition};
 pub use method_set::MethodSet;
 pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};

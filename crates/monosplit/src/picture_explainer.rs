@@ -4,7 +4,9 @@
 use std::path::Path;
 
 use monosplit_engine::{Cpu, Engine};
-use monosplit_explain::{Class, Explainer, Explanation, Finish, MapRequest, SaliencyMap, Settings};
+use monosplit_explain::{
+    Class, Explainer, Explanation, Finish, MapRequest, SaliencyMap, Settings, chosen_layer,
+};
 use monosplit_graph::{Error, Result};
 use monosplit_image::{Picture, Preprocess};
 use monosplit_render as render;
@@ -13,7 +15,6 @@ use monosplit_render::{Caption, OverlayOptions};
 use crate::catalogue::{MethodChoice, ValueBounds};
 use crate::input::{ModelInput, Sample};
 use crate::labels::Labels;
-use crate::layer_choice::chosen_layer;
 use crate::model::Model;
 use crate::prediction::{RankedClass, ScoreKind};
 
@@ -155,7 +156,8 @@ impl ExplainerBuilder<'_> {
         };
         let preprocess = self.preprocess.map_or_else(|| model.preprocess(), Ok)?;
         let method = choice.resolve(&ValueBounds::of(Some(&preprocess))?)?;
-        let layer = self.layer.or_else(|| chosen_layer(model.graph(), method.method.default_layer()));
+        let chosen = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
+        let layer = self.layer.or_else(chosen);
         let request = MapRequest::of(method.method.clone(), layer.clone()).finish(self.finish);
         Ok(PictureExplainer {
             explainer: Explainer::new(model.graph(), &[request], engine)?,

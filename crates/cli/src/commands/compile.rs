@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
-use monosplit::explain::MapRequest;
+use monosplit::explain::{MapRequest, chosen_layer};
 use monosplit::graph::{Error, Result, onnx};
-use monosplit::{ClassSource, Compilation, Labels, Model, ScoreKind, chosen_layer, is_compiled};
+use monosplit::{ClassSource, Compilation, Labels, Model, ScoreKind, is_compiled};
 use serde::Serialize;
 
 use super::class;
@@ -248,7 +248,8 @@ impl Compile {
         let finish = self.method.finish();
         let at = |chosen: &ConfiguredMethod| -> Vec<Option<String>> {
             if listed.is_empty() {
-                return vec![chosen_layer(model.graph(), chosen.method.default_layer())];
+                let default = chosen_layer(model.graph(), chosen.method.default_layer());
+                return vec![default.map(|layer| layer.name)];
             }
             listed.iter().cloned().map(Some).collect()
         };

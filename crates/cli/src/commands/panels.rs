@@ -4,12 +4,12 @@ use std::io::Write;
 
 use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::Engine;
-use monosplit::explain::{BatchPosition, Class, Explanation, Finish, SaliencyMap};
+use monosplit::explain::{BatchPosition, Class, Explanation, Finish, SaliencyMap, chosen_layer};
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
 use monosplit::render::{Cell, Grid, OverlayOptions, Row, Scene};
-use monosplit::{MethodSet, Model, Sample, chosen_layer};
+use monosplit::{MethodSet, Model, Sample};
 
 use super::figure_input::{FigureInput, short_name};
 use super::progress::Bar;
@@ -48,7 +48,8 @@ impl Panel {
             None => (word, None),
         };
         let chosen = MethodChoice::parse(method, &[])?.resolve(bounds)?;
-        let layer = layer.or_else(|| chosen_layer(model.graph(), chosen.method.default_layer()));
+        let default = || chosen_layer(model.graph(), chosen.method.default_layer()).map(|layer| layer.name);
+        let layer = layer.or_else(default);
         let header = match &layer {
             Some(layer) => format!("{} {layer}", chosen.title),
             None => chosen.title.clone(),

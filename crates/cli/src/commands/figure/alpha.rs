@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use monosplit::catalogue::MethodChoice;
-use monosplit::chosen_layer;
 use monosplit::explain::Finish;
+use monosplit::explain::chosen_layer;
 use monosplit::graph::Result;
 use monosplit::render::Scene;
 
@@ -49,10 +49,10 @@ impl Draws for AlphaFigure {
         let panel = |alpha: &String| {
             let option = ("alpha".to_owned(), alpha.clone());
             let chosen = MethodChoice::parse(&self.method, &[option])?.resolve(&input.bounds)?;
-            let layer = self
-                .layer
-                .clone()
-                .or_else(|| chosen_layer(input.model.graph(), chosen.method.default_layer()));
+            let layer = self.layer.clone().or_else(|| {
+                let default = chosen_layer(input.model.graph(), chosen.method.default_layer());
+                default.map(|layer| layer.name)
+            });
             Ok(Panel { chosen, layer, header: format!("α = {alpha}") })
         };
         let panels = self.alphas.iter().map(panel).collect::<Result<Vec<_>>>()?;

@@ -5,8 +5,8 @@ use std::io::Write;
 use clap::Args;
 use monosplit::catalogue::MethodChoice;
 use monosplit::explain::Finish;
+use monosplit::explain::layers_by_size;
 use monosplit::graph::{Error, Result};
-use monosplit::layers_by_size;
 use monosplit::render::Scene;
 
 use crate::commands::drawing::Draws;

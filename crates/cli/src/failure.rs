@@ -2,7 +2,7 @@
 
 use std::io::{self, ErrorKind};
 
-use monosplit::graph::{Error, Hint, shown};
+use monosplit::graph::{Error, Hint, shortened, shown};
 use serde::Serialize;
 
 use crate::commands::progress::interrupted;
@@ -10,6 +10,9 @@ use crate::exit_status::ExitStatus;
 use crate::output_style::is_quiet;
 use crate::shell_word::quoted;
 use crate::table::printable;
+
+/// The longest line on the error stream in characters. Names from files may be of any length.
+const LONGEST_LINE: usize = 2100;
 
 /// The exit code of all failures.
 pub(crate) const FAILED: u8 = 2;
@@ -129,7 +132,9 @@ pub(crate) fn note(message: &str) {
 pub(crate) fn say(message: &str) {
     use io::Write;
     // A closed error stream cannot be reported anywhere.
-    let _ = interrupted(|| writeln!(io::stderr(), "monosplit: {}", printable(message)));
+    let message = printable(message);
+    let message = shortened(&message, LONGEST_LINE);
+    let _ = interrupted(|| writeln!(io::stderr(), "monosplit: {message}"));
 }
 
 #[cfg(test)]

@@ -3,12 +3,15 @@
 use std::path::Path;
 
 use monosplit_graph::metadata::CLASSES;
-use monosplit_graph::{Error, ErrorKind, Hint, Result, read_csv};
+use monosplit_graph::{Error, ErrorKind, Hint, Result, read_csv, shortened};
 
 use crate::model::{self, Model};
 
 /// The largest file of names that is read.
 const MAX_FILE: u64 = 1 << 30;
+
+/// The longest name of a class in characters. The longest of ImageNet have 120 with all their synonyms.
+const LONGEST_NAME: usize = 250;
 
 const IMAGENET: &str = include_str!("../assets/imagenet-classes.txt");
 
@@ -33,7 +36,7 @@ impl Labels {
                 malformed("expected class names, one a line, found bytes that are no text".into())
             })?;
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-        let names: Vec<String> = text.lines().map(|line| unquoted(line.trim())).collect();
+        let names: Vec<String> = text.lines().map(|line| bounded(&unquoted(line.trim()))).collect();
         if names.len() != classes {
             return Err(malformed(format!(
                 "expected {classes} class names, one a line, found {}",
@@ -45,7 +48,7 @@ impl Labels {
 
     /// The names in a text, one a line.
     pub fn from_text(text: &str) -> Self {
-        Labels { names: text.lines().map(|line| line.trim().to_owned()).collect() }
+        Labels { names: text.lines().map(|line| bounded(line.trim())).collect() }
     }
 
     /// The names as text, one a line.
@@ -109,6 +112,11 @@ impl Labels {
     }
 }
 
+/// A name without its middle where it is far longer than names are: it is printed, drawn and written into files.
+fn bounded(name: &str) -> String {
+    shortened(name, LONGEST_NAME).into_owned()
+}
+
 /// A name that is in quotes as a whole, without them. Others are as they are: `tench, Tinca tinca` is one name.
 fn unquoted(line: &str) -> String {
     let records = if line.starts_with('"') { read_csv(line).unwrap_or_default() } else { Vec::new() };
@@ -133,6 +141,12 @@ mod tests {
         ] {
             assert_eq!(unquoted(line), name);
         }
+    }
+
+    #[test]
+    fn issue_35_names_of_any_length_are_bounded() {
+        let labels = Labels::from_text(&format!("cat\n{}\ndog", "x".repeat(1 << 20)));
+        assert_eq!([0, 1, 2].map(|class| labels.name(class).chars().count()), [3, LONGEST_NAME, 3]);
     }
 
     /// Classes every user of ImageNet knows by number.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::catalogue::ValueBounds;
 use monosplit::explain::Explanation;
-use monosplit::graph::{Error, Result};
+use monosplit::graph::{Error, Result, shortened};
 use monosplit::{Labels, Model, RankedClass, Sample, SampleReader, ScoreKind};
 
 use super::class::{ClassArgs, Classes};
@@ -20,6 +20,8 @@ use crate::failure::note;
 
 /// The largest number of rows of a figure.
 const MOST_ROWS: usize = 64;
+/// The longest label of a picture in characters.
+const LONGEST_LABEL: usize = 40;
 
 /// The network and the pictures, and how they are computed and drawn.
 #[derive(Args)]
@@ -105,8 +107,10 @@ impl FigureInput {
     }
 }
 
-/// The label of a sample in a figure: its file without the folders.
+/// The label of a sample in a figure: its file without the folders, and without its middle where it is so long that nothing
+/// beside it would be seen.
 pub(crate) fn short_name(sample: &Sample) -> String {
     let name = Path::new(&sample.name).file_name();
-    name.map_or_else(|| sample.name.clone(), |name| name.to_string_lossy().into_owned())
+    let name = name.map_or_else(|| sample.name.clone(), |name| name.to_string_lossy().into_owned());
+    shortened(&name, LONGEST_LABEL).into_owned()
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::graph::onnx::{DeclaredLength, DeclaredValue, Problem};
-use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Tensor, shown};
+use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Tensor, shortened, shown};
 use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
 
 use super::inspect_output::InspectOutput;
@@ -19,6 +19,8 @@ use crate::table::{Align, Table, counted, grouped, printable, rounded};
 
 /// Names longer than this are shortened, so that a line fits into a hundred columns.
 const NAME_WIDTH: usize = 42;
+/// The longest row about the network as a whole; names of nodes are in it.
+const LONGEST_REMARK: usize = 1000;
 /// So many inputs and outputs are listed.
 const MOST_VALUES: usize = 20;
 
@@ -252,10 +254,10 @@ impl Findings {
             table.row(["multiply-adds".to_owned(), format!("{} {}", rounded(multiply_adds), self.unit())]);
         }
         if let Some(done) = &self.canonical {
-            table.row(["canonical form".to_owned(), done.clone()]);
+            table.row(["canonical form".to_owned(), shortened(done, LONGEST_REMARK).into_owned()]);
         }
         for remark in &self.remarks {
-            table.row(["remark".to_owned(), remark.clone()]);
+            table.row(["remark".to_owned(), shortened(remark, LONGEST_REMARK).into_owned()]);
         }
         table.lines()
     }

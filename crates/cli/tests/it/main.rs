@@ -14,6 +14,7 @@ mod inputs;
 mod json;
 mod json_errors;
 mod maxout;
+mod messages;
 mod networks;
 mod photographs;
 mod pictures;

@@ -256,7 +256,8 @@ fn issue_35_a_pipe_or_device_is_not_waited_for() {
     std::os::unix::fs::symlink(scratch.path("nowhere"), scratch.path("gone.png")).unwrap();
     let folder = monosplit(line(&["run"], [scratch.root()]));
     assert_eq!(folder.code, 2);
-    for said in ["2 inputs were skipped", "pipe.jpg: expected a file", "gone.png: the link leads to nothing"] {
+    for said in ["2 inputs were skipped", "pipe.jpg: expected a file", "gone.png: the link leads to nothing"]
+    {
         assert!(folder.errors.contains(said), "{said}: {}", folder.errors);
     }
 }

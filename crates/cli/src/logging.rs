@@ -23,11 +23,14 @@ static LOGGER: OnceLock<StderrLogger> = OnceLock::new();
 /// So many warnings that one place in the libraries has for different files are printed; the rest are counted.
 const WARNINGS: usize = 5;
 
+/// A file of the libraries and a line in it.
+type SourceLine = (Option<&'static str>, Option<u32>);
+
 struct StderrLogger {
     filter: Filter,
     begun: Instant,
     /// The warnings so far, by the place in the libraries that they come from.
-    warned: Mutex<HashMap<(Option<&'static str>, Option<u32>), Warnings>>,
+    warned: Mutex<HashMap<SourceLine, Warnings>>,
 }
 
 /// The warnings of one place.

@@ -216,7 +216,7 @@ fn issue_27_own_maps_have_names_wherever_they_are_listed() {
     let table = succeeds([Path::new("results"), &store, "--method".as_ref(), "mine".as_ref()]).out;
     assert!(table.contains("title") && table.contains("Mine"), "{table}");
     // Without a choice the maps of validation images are not needed, but they are maps of images.
-    let run = bench.run("parts", &[chosen[0], ("title = \"Mine\"", "title = \"Mine\"\nabsolute = true")]);
+    let run = bench.run("parts", &[chosen[0], ("title = \"Mine\"", "title = \"Mine\"\nabsolute = \"yes\"")]);
     assert_eq!(run.code, 0, "{}", run.errors);
     assert!(!run.errors.contains("name of no image"), "{}", run.errors);
 }

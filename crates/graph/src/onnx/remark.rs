@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::element::Element;
+use crate::legible::shown;
 
 /// A node whose inputs have types that do not belong together.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,6 +94,7 @@ impl fmt::Display for Remark {
                 }
             }
             Remark::MixedTypes { node, op, types: (first, second), more } => {
+                let (node, op) = (shown(node), shown(op));
                 write!(f, "in node '{node}': {op} reads {first} and {second} numbers, expected one type")?;
                 if *more > 0 {
                     write!(f, " (and {more} more nodes)")?;

@@ -5,6 +5,7 @@ use std::fmt;
 
 use crate::error::Result;
 use crate::graph::Graph;
+use crate::legible::shown;
 use crate::op::Op;
 
 use super::batch_norm::{Stored, fold_batch_norm};
@@ -104,9 +105,9 @@ impl fmt::Display for Canonical {
         ];
         let mut parts: Vec<String> =
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
-        parts.extend(self.outputs.softmax.iter().map(|name| format!("softmax at '{name}' removed")));
-        parts.extend(self.outputs.sigmoid.iter().map(|name| format!("sigmoid at '{name}' removed")));
-        parts.extend(self.outputs.kept.iter().map(|name| format!("probabilities at '{name}' kept")));
+        parts.extend(self.outputs.softmax.iter().map(|name| format!("softmax at '{}' removed", shown(name))));
+        parts.extend(self.outputs.sigmoid.iter().map(|name| format!("sigmoid at '{}' removed", shown(name))));
+        parts.extend(self.outputs.kept.iter().map(|name| format!("probabilities at '{}' kept", shown(name))));
         f.write_str(&if parts.is_empty() { "nothing to do".to_string() } else { parts.join(", ") })
     }
 }

@@ -69,7 +69,6 @@ def from_torch(
         return model
     plain, inputs = _on_processor(module, inputs)
     model = _exported(plain, inputs, {"input_shape": None, "output": output, "threads": threads, "device": device})
-    model._source["name"] = type(module).__name__
     model._module = module
     _compare(model, plain, inputs)
     _models[key] = model
@@ -126,18 +125,26 @@ def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     size = sum(value.numel() * value.element_size() for value in [*module.parameters(), *module.buffers()])
     # A batch of one would be taken for a constant by the exporter.
     doubled = tuple(torch.cat([value[:1], value[:1]]) for value in inputs)
-    failures: list[BaseException] = []
+    failures: list[Exception] = []
+    unread: list[Exception] = []
     for newer, dynamic in ((True, True), (False, True), (True, False), (False, False)):
         example = doubled if dynamic else inputs
+        export = _through_folder if size > LARGEST_IN_MEMORY else _in_memory
         try:
             with _quiet(), torch.no_grad():
-                if size > LARGEST_IN_MEMORY:
-                    return _through_folder(module, example, newer, dynamic, options)
-                return Model({"data": _bytes(module, example, newer, dynamic)}, options)
-        except (KeyboardInterrupt, MemoryError):
-            raise
+                source, folder = export(module, example, newer, dynamic)
         except Exception as failure:
             failures.append(failure)
+            continue
+        try:
+            model = Model(source, options)
+        except ValueError as failure:
+            unread.append(failure)
+            continue
+        model._folder = folder
+        return model
+    if unread:
+        raise unread[0] from None
     raise ValueError(
         f"PyTorch could not export {type(module).__name__}: {_first_line(failures[0])}; export it yourself with "
         "torch.onnx.export and open the file with monosplit.load"
@@ -158,23 +165,23 @@ def _arguments(inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> dict[str,
     return arguments
 
 
-def _bytes(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> bytes:
+def _in_memory(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> tuple[dict[str, Any], Any]:
     import torch
 
     arguments = _arguments(inputs, newer, dynamic)
+    name = type(module).__name__
     if newer:
         program = torch.onnx.export(module, inputs, **arguments)
         if program is None:
             raise ValueError("the exporter returned nothing")
-        return bytes(program.model_proto.SerializeToString())
+        return {"data": bytes(program.model_proto.SerializeToString()), "name": name}, None
     buffer: Any = io.BytesIO()
     torch.onnx.export(module, inputs, buffer, **arguments)
-    return bytes(buffer.getvalue())
+    return {"data": bytes(buffer.getvalue()), "name": name}, None
 
 
-def _through_folder(
-    module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool, options: dict[str, Any]
-) -> Model:
+def _through_folder(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> tuple[dict[str, Any], Any]:
+    """Weights beyond what one file holds lie in files beside it, which stay as long as the network does."""
     import torch
 
     folder = tempfile.TemporaryDirectory(prefix="monosplit-")
@@ -183,9 +190,7 @@ def _through_folder(
     if newer:
         arguments["external_data"] = True
     torch.onnx.export(module, inputs, path, **arguments)
-    model = Model({"path": path}, options)
-    model._folder = folder
-    return model
+    return {"path": path, "name": type(module).__name__}, folder
 
 
 @contextlib.contextmanager
@@ -217,32 +222,42 @@ def _first_line(failure: BaseException) -> str:
 
 
 def _compare(model: Model, module: Any, inputs: tuple[Any, ...]) -> None:
+    """Says so where the exported network does not return what the module returns, on the example and on its negative."""
+    if len(inputs) != 1 or model._options["output"] not in (None, "probability"):
+        return
+    # Networks are opened up to their logits: probabilities are compared as the module returns them.
+    whole = Model(model._source, {**model._options, "output": "probability"})
+    said = _difference(whole, module, inputs[0])
+    if said is not None:
+        text = f"the exported network does not return what {type(module).__name__} returns: {said}"
+        warnings.warn(text, ExportWarning, stacklevel=3)
+    elif inputs[0].is_floating_point() and (other := _difference(whole, module, -inputs[0])) is not None:
+        raise ValueError(
+            f"{type(module).__name__} decides by its data what it computes: the network exported with this example is "
+            f"another one for other inputs ({other}); export the branch that is meant"
+        )
+
+
+def _difference(model: Model, module: Any, x: Any) -> str | None:
+    """How far a network is from its module at an input; none if it agrees, or where there is nothing to compare."""
     import torch
 
-    if len(inputs) != 1:
-        return
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected: Any = module(*inputs)
+        expected: Any = module(x)
     while isinstance(expected, (tuple, list, dict)) and expected:
         expected = next(iter(expected.values())) if isinstance(expected, dict) else expected[0]
-    if not isinstance(expected, torch.Tensor) or model._options["output"] is not None:
-        return
+    if not isinstance(expected, torch.Tensor):
+        return None
     wanted = numpy_of(expected)
-    # Networks are opened up to their logits: probabilities are compared as the module returns them.
-    options = {**model._options, "output": "probability"}
     try:
-        found = Model(model._source, options).run(numpy_of(inputs[0]))
+        found = model.run(numpy_of(x))
     except ValueError:
-        return
-    largest = float(np.max(np.abs(wanted), initial=0.0))
+        return None
     if found.shape != wanted.shape:
-        said = f"shapes {found.shape} and {wanted.shape}"
-    else:
-        difference = float(np.max(np.abs(found - wanted), initial=0.0))
-        if difference <= TOLERANCE * max(largest, 1e-6):
-            return
-        said = f"they differ by {difference:.2g} where the largest number is {largest:.2g}"
-    warnings.warn(
-        f"the exported network does not return what {type(module).__name__} returns: {said}", ExportWarning, stacklevel=3
-    )
+        return f"shapes {found.shape} and {wanted.shape}"
+    largest = float(np.max(np.abs(wanted), initial=0.0))
+    difference = float(np.max(np.abs(found - wanted), initial=0.0))
+    if not difference > TOLERANCE * max(largest, 1e-6):
+        return None
+    return f"they differ by {difference:.2g} where the largest number is {largest:.2g}"

@@ -216,11 +216,28 @@ class Branching(nn.Module):
         return -x.flatten(1)[:, :4]
 
 
+class Unexportable(nn.Module):
+    def forward(self, x):
+        return torch.linalg.svdvals(x[:, 0])[:, :4]
+
+
+class Dropping(nn.Module):
+    def forward(self, x):
+        return nn.functional.dropout(x.flatten(1)[:, :4], training=True)
+
+
+def test_what_is_exported_and_not_read_is_named():
+    with pytest.raises(ms.UnsupportedOperator, match="[Dd]ropout"):
+        ms.from_torch(Dropping().eval(), batch())
+
+
 def test_what_cannot_be_exported_is_said_in_one_line():
     x = batch()
     cases = [
         (plain().train(), "eval"),
         (nn.Sequential(plain(), nn.Dropout().train()), "eval"),
+        (Branching().eval(), "decides by its data|could not export"),
+        (Unexportable().eval(), "could not export"),
     ]
     for network, words in cases:
         with pytest.raises(ValueError, match=words) as raised:

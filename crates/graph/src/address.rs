@@ -127,6 +127,7 @@ impl Graph {
         let calls = self.calls(name);
         let Some(alone) = calls.first() else { return Ok(None) };
         let Some(inside) = self.container(name).filter(|inside| !inside.merged) else {
+            let calls = self.all_calls(name);
             return if calls.len() == 1 { Ok(Some(*alone)) } else { Err(self.called_often(name, &calls)) };
         };
         let own = self.active().rfind(|(_, node)| node.label.module == name);

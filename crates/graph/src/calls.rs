@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 
 use crate::address::{Layer, is_inside};
-use crate::graph::{Graph, Label, NodeId};
+use crate::graph::{Graph, Label, Node, NodeId};
 
 /// Between the name of a module and the number of a call of it.
 const NUMBER: char = '#';
@@ -76,13 +76,31 @@ impl Graph {
     /// those are found too.
     pub(crate) fn numbered_call(&self, name: &str) -> Option<Layer> {
         let (module, index) = split_number(name)?;
-        let calls = self.calls(module);
-        if let (1, 1..) = (calls.len(), index) {
-            let [own, other] = [module, &format!("{module}_{index}")].map(|module| self.calls(module));
-            let op = |calls: &[Layer]| calls.first().map(|call| self.node(call.last).op.name());
-            return other.first().filter(|_| op(&own) == op(&other)).copied();
-        }
-        calls.get(index).copied()
+        self.all_calls(module).get(index).copied()
+    }
+
+    /// The calls of a module, those that PyTorch's older exporter gives names of their own included: `relu_1` is a call of
+    /// `relu` if it does the same with the same weights, or both have none.
+    pub(crate) fn all_calls(&self, module: &str) -> Vec<Layer> {
+        let mut calls = self.calls(module);
+        let &[own] = calls.as_slice() else { return calls };
+        let others = (1..).map(|index| self.calls(&format!("{module}_{index}")));
+        let alike = |other: &Vec<Layer>| other.len() == 1 && self.does(other[0]) == self.does(own);
+        calls.extend(others.take_while(alike).flatten());
+        calls
+    }
+
+    /// The ops of a call and the names of the weights it reads.
+    fn does(&self, call: Layer) -> Vec<(&'static str, Vec<&str>)> {
+        let module = &self.node(call.first).label.module;
+        let nodes = self.nodes().skip(call.first.index()).take_while(|(id, _)| *id <= call.last);
+        let own = nodes.filter(|(_, node)| !node.is_constant() && node.label.module == *module);
+        let weights = |node: &Node| {
+            let constants =
+                node.inputs.iter().map(|&input| self.node(input)).filter(|node| node.is_constant());
+            constants.map(|constant| constant.label.tensor.as_str()).collect()
+        };
+        own.map(|(_, node)| (node.op.name(), weights(node))).collect()
     }
 
     /// The names of the first nodes of calls, for all modules that are called several times.
@@ -186,13 +204,33 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_found_where_the_older_exporter_numbers_them() {
+    fn issue_27_calls_are_found_where_the_older_exporter_numbers_them() {
         let (g, [first, second]) = block("block.relu_1");
-        assert_eq!(g.layer("block.relu").unwrap().last, first);
+        let said = g.layer("block.relu").unwrap_err().to_string();
+        assert!(said.contains("'block.relu#1' (node_relu_1), 'block.relu#2' (node_relu_2)"), "{said}");
+        assert_eq!(g.output_name(first).unwrap(), "block.relu#1");
         assert_eq!(g.layer("block.relu#1").unwrap().last, first);
         assert_eq!(g.layer("block.relu#2").unwrap().last, second);
         assert_eq!(g.output_name(second).unwrap(), "block.relu_1");
         assert!(g.layer("block.relu#3").is_err());
+    }
+
+    #[test]
+    fn modules_with_weights_of_their_own_are_no_calls_of_each_other() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+        let scaled = |g: &mut Graph, module: &str, weight: &str, x: NodeId| {
+            let one = crate::Tensor::vector(vec![1f32; 3]);
+            let weight = g.named_constant(Label { tensor: weight.into(), ..Label::default() }, one);
+            g.add_named(label(module, module), Op::Binary(Binary::Mul), &[x, weight]).unwrap()
+        };
+        let first = scaled(&mut g, "scale", "scale.weight", x);
+        let second = scaled(&mut g, "scale_1", "scale_1.weight", first);
+        assert_eq!(g.layer("scale").unwrap().last, first);
+        assert!(g.layer("scale#2").is_err());
+        let shared = scaled(&mut g, "scale_2", "scale.weight", second);
+        assert_eq!(g.all_calls("scale").len(), 1);
+        assert_eq!(g.layer("scale_2").unwrap().last, shared);
     }
 
     #[test]

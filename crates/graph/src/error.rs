@@ -67,6 +67,9 @@ impl Hint {
     /// The shape of a whole batch is to be given when the network is opened.
     pub const FIXED_BATCH: Hint =
         Hint::new("fixed-batch", "give the shape of the whole batch, for example 1,3,224,224");
+    /// Numbers that single precision cannot hold may be held by double precision.
+    pub const PRECISION: Hint =
+        Hint::new("precision", "compute in double precision, or choose another method or layer");
     /// The layers of the network tell what there is.
     pub const LAYERS: Hint = Hint::new("layers", "the layers of the graph list all");
     /// The table of operators tells what there is.

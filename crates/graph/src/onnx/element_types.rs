@@ -92,8 +92,11 @@ impl Importer<'_> {
             second,
         }));
         let is_half = |element: &Option<Element>| matches!(element, Some(Element::F16 | Element::BF16));
-        self.notes.half_arithmetic |=
-            matches!(call.op(), "Conv" | "Gemm" | "MatMul") && call.elements.iter().any(is_half);
+        let is_double = |element: &Option<Element>| matches!(element, Some(Element::F64));
+        if matches!(call.op(), "Conv" | "Gemm" | "MatMul") {
+            self.notes.half_arithmetic |= call.elements.iter().any(is_half);
+            self.notes.double_arithmetic |= call.elements.iter().all(is_double);
+        }
     }
 
     /// An output of integers that are computed as real numbers, as integers.

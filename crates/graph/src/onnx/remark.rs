@@ -38,6 +38,8 @@ pub enum Remark {
     },
     /// The network computes in half precision, which is computed in single precision here.
     HalfArithmetic,
+    /// The network computes in double precision, which is computed in the precision that is asked for here.
+    DoubleArithmetic,
 }
 
 /// What is noted while a file is read.
@@ -51,6 +53,8 @@ pub(crate) struct Notes {
     pub(crate) quantised_weights: bool,
     /// Whether the network computes in half precision.
     pub(crate) half_arithmetic: bool,
+    /// Whether the network computes in double precision.
+    pub(crate) double_arithmetic: bool,
     pub(crate) mixed_types: Vec<MixedTypes>,
 }
 
@@ -67,6 +71,7 @@ impl Notes {
             Remark::MixedTypes { node, op, types: (first.name(), second.name()), more }
         }));
         remarks.extend(self.half_arithmetic.then_some(Remark::HalfArithmetic));
+        remarks.extend(self.double_arithmetic.then_some(Remark::DoubleArithmetic));
         remarks
     }
 }
@@ -74,7 +79,7 @@ impl Notes {
 impl Remark {
     /// Whether results may surprise someone who was not told.
     pub fn is_warning(&self) -> bool {
-        !matches!(self, Remark::HalfArithmetic)
+        !matches!(self, Remark::HalfArithmetic | Remark::DoubleArithmetic)
     }
 }
 
@@ -104,6 +109,9 @@ impl fmt::Display for Remark {
             Remark::HalfArithmetic => {
                 f.write_str("half-precision arithmetic is computed in single precision; only casts round")
             }
+            Remark::DoubleArithmetic => f.write_str(
+                "double-precision arithmetic is computed in single precision unless double precision is asked for",
+            ),
         }
     }
 }

@@ -134,6 +134,12 @@ impl Unary {
         }
     }
 
+    /// Whether the function only rounds real numbers, as quantisers and types of few digits do. Explanations take it for the
+    /// identity.
+    pub fn is_straight_through(self) -> bool {
+        matches!(self, Unary::Quantise { .. } | Unary::Half | Unary::Bfloat16)
+    }
+
     /// How the result depends on the operand.
     pub(super) fn linearity(self) -> Linearity {
         use Unary::*;

@@ -1,30 +1,49 @@
 //! Batch norm folding. Batch normalisation with known parameters is an affine map per channel and is multiplied into the
-//! affine node before or after it. It is kept where that would not be exact.
+//! affine node before or after it. It is kept where that would not be exact. Constants that are multiplied with the result of
+//! an affine node or added to it are such maps too: exporters write batch norms so, and quantisation the scale of a product.
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Op, Window};
-use crate::tensor::{Data, Tensor};
+use crate::op::{Binary, Op, Window};
+use crate::tensor::Tensor;
 
+use super::affine_weights::{AffineWeights, Folding, Stored};
+use super::channel_map::{ChannelMap, channel_axis};
 use super::constants::allowance;
 use super::rewrite::{Rewrite, Step};
 
 /// Folds batch norms into the preceding convolution, transposed convolution or matrix product, if nothing else reads
 /// that, else into the following one, if that is exact up to rounding (a convolution that pads with zeros is not,
-/// unless the batch norm has no shift), else leaves them.
+/// unless the batch norm has no shift), else leaves them. Constants per channel that are multiplied or added right after
+/// such a node are folded into it in the same way; a bias added to a product of more than two axes stays a node.
+/// A batch norm of flattened tokens is folded through the reshape.
 ///
 /// The arithmetic is in double precision, the new weights are stored as `stored` says. The merged node keeps the affine
-/// node's names and has the batch norm's as aliases.
+/// node's names and has the other's as aliases.
 pub fn fold_batch_norm(graph: &Graph, stored: Stored) -> Result<Graph> {
     let uses = graph.use_counts();
     let mut folding = Folding { left: allowance(graph), stored };
     Rewrite::run(graph, |rewrite, _, node| {
-        if node.inputs.first().is_none_or(|x| uses[x.index()] != 1) {
-            return Ok(Step::Keep);
-        }
+        let read_once = |i: usize| node.inputs.get(i).is_some_and(|x| uses[x.index()] == 1);
         let merged = match &node.op {
-            Op::BatchNorm { epsilon } => into_preceding(rewrite, node, *epsilon, &mut folding)?,
-            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => {
+            Op::BatchNorm { epsilon } if read_once(0) => {
+                let map = ChannelMap::of_batch_norm(&rewrite.target, &rewrite.inputs(node), *epsilon);
+                let flattened = graph.node(node.inputs[0]).inputs.first();
+                match flattened.filter(|x| uses[x.index()] == 1 && map.is_some()) {
+                    Some(_) if is_flattened_product(&rewrite.target, &map) => {
+                        into_flattened_product(rewrite, map, &mut folding)?
+                    }
+                    _ => into_preceding(rewrite, map, &mut folding)?,
+                }
+            }
+            Op::Binary(_) => {
+                let inputs = rewrite.inputs(node);
+                let map = ChannelMap::of_constant(&rewrite.target, node, &inputs);
+                let alone =
+                    |map: &ChannelMap| inputs.iter().position(|&id| id == map.x).is_some_and(read_once);
+                into_preceding(rewrite, map.filter(alone), &mut folding)?
+            }
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } if read_once(0) => {
                 into_following(rewrite, node, &mut folding)?
             }
             _ => None,
@@ -33,85 +52,124 @@ pub fn fold_batch_norm(graph: &Graph, stored: Stored) -> Result<Graph> {
     })
 }
 
-/// The precision new weights are stored in.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Stored {
-    /// That of the weights they replace. In single precision the rounding of a folded weight shows at about 1e-8 of
-    /// the result when the graph is run in double precision.
-    #[default]
-    AsBefore,
-    /// Double, for graphs that are run in it.
-    Double,
-}
-
-/// How many elements of new weights may still be made, and how they are stored.
-struct Folding {
-    left: usize,
-    stored: Stored,
-}
-
 fn into_preceding(
     rewrite: &mut Rewrite,
-    node: &Node,
-    epsilon: f64,
+    map: Option<ChannelMap>,
     folding: &mut Folding,
 ) -> Result<Option<NodeId>> {
-    let inputs = rewrite.inputs(node);
+    let Some(map) = map else { return Ok(None) };
     // Set aside, so that a long chain does not copy them at every step.
-    let aliases = std::mem::take(&mut rewrite.target.label_mut(inputs[0]).aliases);
-    let folded = folded_into_preceding(&rewrite.target, &inputs, epsilon, folding);
-    let merged = match folded {
-        Some((weight, bias)) => {
-            let before = rewrite.target.node(inputs[0]).clone();
-            Some(add_affine(&mut rewrite.target, &before, before.inputs[0], weight, bias)?)
+    let aliases = std::mem::take(&mut rewrite.target.label_mut(map.x).aliases);
+    let merged = match folded_into_preceding(&rewrite.target, &map, folding) {
+        Some(folded) => {
+            let before = rewrite.target.node(map.x).clone();
+            Some(add_affine(&mut rewrite.target, &before, before.inputs[0], folded)?)
         }
         None => None,
     };
-    rewrite.target.label_mut(merged.unwrap_or(inputs[0])).aliases = aliases;
+    rewrite.target.label_mut(merged.unwrap_or(map.x)).aliases = aliases;
     Ok(merged)
 }
 
-/// Weight and bias of the affine node before a batch norm with the given inputs, and of the batch norm, in one.
-fn folded_into_preceding(
-    graph: &Graph,
-    inputs: &[NodeId],
-    epsilon: f64,
+/// Whether a batch norm reads the tokens of a product in one row, as it must over tokens: `[N, T, C]` as `[N·T, C]`.
+fn is_flattened_product(graph: &Graph, map: &Option<ChannelMap>) -> bool {
+    let Some(flat) = map.as_ref().map(|map| graph.node(map.x)) else { return false };
+    let (Op::Reshape { .. }, Some(&product)) = (&flat.op, flat.inputs.first()) else { return false };
+    let product = graph.node(product);
+    let channels = product.shape.dims().last();
+    let bare = matches!(product.op, Op::MatMul { .. }) && product.inputs.len() == 2;
+    bare && product.shape.rank() > 2 && flat.shape.rank() == 2 && flat.shape.dims().last() == channels
+}
+
+/// The batch norm of flattened tokens as weights of the product and a bias behind it.
+fn into_flattened_product(
+    rewrite: &mut Rewrite,
+    map: Option<ChannelMap>,
     folding: &mut Folding,
-) -> Option<(Tensor, Tensor)> {
-    let norm = ChannelMap::of(graph, inputs, epsilon)?;
-    let affine = Affine::of(graph, graph.node(inputs[0]), folding)?;
-    let weight = affine.scaled_weight(|from| norm.scale[from.output])?;
-    let bias = affine.new_bias(|bias, output| bias * norm.scale[output] + norm.shift[output])?;
-    Some((weight, bias))
+) -> Result<Option<NodeId>> {
+    let Some(map) = map else { return Ok(None) };
+    let flat = rewrite.target.node(map.x).clone();
+    let product = rewrite.target.node(flat.inputs[0]).clone();
+    let Some(affine) = AffineWeights::of(&rewrite.target, &product, folding) else { return Ok(None) };
+    let weight = affine.scaled_weight(|from| map.scale[from.output]);
+    let bias = affine.new_bias(|_, output| map.shift[output]);
+    let (Some(weight), Some(bias)) = (weight, bias) else { return Ok(None) };
+    let graph = &mut rewrite.target;
+    let parameters = Parameters { weight: Some(weight), bias: None };
+    let scaled = add_affine(graph, &product, product.inputs[0], parameters)?;
+    let bias = graph.constant(bias);
+    let sum = graph.add(Op::Binary(Binary::Add), &[scaled, bias])?;
+    graph.add(flat.op.clone(), &[sum]).map(Some)
+}
+
+/// New parameters of an affine node; none where the old ones stay.
+struct Parameters {
+    weight: Option<Tensor>,
+    bias: Option<Tensor>,
+}
+
+/// The parameters of the affine node before a map, and of the map, in one.
+fn folded_into_preceding(graph: &Graph, map: &ChannelMap, folding: &mut Folding) -> Option<Parameters> {
+    let node = graph.node(map.x);
+    let bare_scale = map.is_scale() && node.inputs.len() == 2;
+    let of_tokens = matches!(node.op, Op::MatMul { .. }) && node.shape.rank() > 2;
+    if map.axis != channel_axis(node) || (of_tokens && !bare_scale) {
+        return None;
+    }
+    let affine = AffineWeights::of(graph, node, folding)?;
+    let weight = match map.is_shift() {
+        true => None,
+        false => Some(affine.scaled_weight(|from| map.scale[from.output])?),
+    };
+    let bias = match bare_scale {
+        true => None,
+        false => Some(affine.new_bias(|bias, output| bias * map.scale[output] + map.shift[output])?),
+    };
+    Some(Parameters { weight, bias })
 }
 
 fn into_following(rewrite: &mut Rewrite, node: &Node, folding: &mut Folding) -> Result<Option<NodeId>> {
     let inputs = rewrite.inputs(node);
     let before = rewrite.target.node(inputs[0]).clone();
     let Op::BatchNorm { epsilon } = before.op else { return Ok(None) };
-    let Some(norm) = ChannelMap::of(&rewrite.target, &before.inputs, epsilon) else { return Ok(None) };
+    let Some(norm) = ChannelMap::of_batch_norm(&rewrite.target, &before.inputs, epsilon) else {
+        return Ok(None);
+    };
     let mut here = node.clone();
     here.inputs = inputs;
-    let Some(affine) = Affine::of(&rewrite.target, &here, folding) else { return Ok(None) };
-    let shifts = norm.shift.iter().any(|&t| t != 0.0);
-    if matches!(node.op, Op::MatMul { trans_a: true, .. }) || (shifts && !shift_is_uniform(&node.op)) {
+    let Some(affine) = AffineWeights::of(&rewrite.target, &here, folding) else { return Ok(None) };
+    let shifts = !norm.is_scale();
+    let is_matrix_product = matches!(node.op, Op::MatMul { .. });
+    let transposed = matches!(node.op, Op::MatMul { trans_a: true, .. });
+    let along_channels = !is_matrix_product || (node.shape.rank() == 2 && !transposed);
+    if !along_channels || (shifts && !shift_is_uniform(&node.op)) {
         return Ok(None);
     }
     let mut offsets = vec![0.0; affine.outputs()];
     affine.for_each_weight(|from, weight| offsets[from.output] += weight * norm.shift[from.input]);
     let weight = affine.scaled_weight(|from| norm.scale[from.input]);
     let bias = affine.new_bias(|bias, output| bias + offsets[output]);
-    let (Some(weight), Some(bias)) = (weight, bias) else { return Ok(None) };
-    let merged = add_affine(&mut rewrite.target, &here, before.inputs[0], weight, bias)?;
+    if weight.is_none() || bias.is_none() {
+        return Ok(None);
+    }
+    let merged = add_affine(&mut rewrite.target, &here, before.inputs[0], Parameters { weight, bias })?;
     rewrite.target.label_mut(merged).absorb(before.label);
     Ok(Some(merged))
 }
 
-fn add_affine(graph: &mut Graph, like: &Node, x: NodeId, weight: Tensor, bias: Tensor) -> Result<NodeId> {
-    let weight = graph.named_constant(graph.node(like.inputs[1]).label.clone(), weight);
-    let bias_label = like.inputs.get(2).map(|&id| graph.node(id).label.clone()).unwrap_or_default();
-    let bias = graph.named_constant(bias_label, bias);
-    graph.add_named(like.label.clone(), like.op.clone(), &[x, weight, bias])
+fn add_affine(graph: &mut Graph, like: &Node, x: NodeId, parameters: Parameters) -> Result<NodeId> {
+    let mut inputs = vec![x];
+    for (at, new) in [(1, parameters.weight), (2, parameters.bias)] {
+        let old = like.inputs.get(at).copied();
+        inputs.extend(match new {
+            Some(tensor) => {
+                let label = old.map(|id| graph.node(id).label.clone()).unwrap_or_default();
+                Some(graph.named_constant(label, tensor))
+            }
+            None => old,
+        });
+    }
+    graph.add_named(like.label.clone(), like.op.clone(), &inputs)
 }
 
 /// Whether a constant added to every input element adds the same to every output element of a channel.
@@ -128,137 +186,13 @@ fn shift_is_uniform(op: &Op) -> bool {
     }
 }
 
-/// A batch norm as `scale·x + shift` per channel.
-struct ChannelMap {
-    scale: Vec<f64>,
-    shift: Vec<f64>,
-}
-
-impl ChannelMap {
-    /// `None` if the parameters are not known or do not give finite numbers.
-    fn of(graph: &Graph, inputs: &[NodeId], epsilon: f64) -> Option<Self> {
-        let parameter = |i: usize| graph.constant_value(inputs[i]).map(Tensor::to_f64);
-        let (gamma, beta, mean, variance) = (parameter(1)?, parameter(2)?, parameter(3)?, parameter(4)?);
-        let scale: Vec<f64> = gamma.iter().zip(&*variance).map(|(g, v)| g / (v + epsilon).sqrt()).collect();
-        let shift: Vec<f64> = scale.iter().zip(&*mean).zip(&*beta).map(|((s, m), b)| b - m * s).collect();
-        scale.iter().chain(&shift).all(|v| v.is_finite()).then_some(ChannelMap { scale, shift })
-    }
-}
-
-/// Which channels a weight connects.
-#[derive(Clone, Copy)]
-struct Connection {
-    output: usize,
-    input: usize,
-}
-
-/// The constant weights of an affine node, element by element.
-struct Affine<'a> {
-    op: &'a Op,
-    weight: &'a Tensor,
-    bias: Option<&'a Tensor>,
-    stored: Stored,
-}
-
-impl<'a> Affine<'a> {
-    /// `None` if `node` is not affine in its first input along axis 1, its weights are not known, or there are more than
-    /// may still be made.
-    fn of(graph: &'a Graph, node: &'a Node, folding: &mut Folding) -> Option<Self> {
-        let fits = match node.op {
-            Op::Conv { .. } | Op::ConvTranspose { .. } => true,
-            Op::MatMul { .. } => node.inputs[..2].iter().all(|&id| graph.node(id).shape.rank() == 2),
-            _ => false,
-        };
-        let weight = graph.constant_value(*node.inputs.get(1)?).filter(|_| fits)?;
-        let bias = match node.inputs.get(2) {
-            Some(&id) => Some(graph.constant_value(id)?),
-            None => None,
-        };
-        let one_row = bias.is_none_or(|b| b.shape().iter().rev().skip(1).all(|&n| n == 1));
-        folding.left = folding.left.checked_sub(weight.len())?;
-        (one_row && !weight.is_empty()).then_some(Affine {
-            op: &node.op,
-            weight,
-            bias,
-            stored: folding.stored,
-        })
-    }
-
-    fn outputs(&self) -> usize {
-        let shape = self.weight.shape();
-        match self.op {
-            Op::ConvTranspose { groups, .. } => shape[1] * groups,
-            Op::MatMul { trans_b: false, .. } => shape[1],
-            _ => shape[0],
-        }
-    }
-
-    /// What the weight at `[row, column, …]` connects.
-    fn connection(&self, row: usize, column: usize) -> Connection {
-        let (rows, columns) = (self.weight.shape()[0], self.weight.shape()[1]);
-        match self.op {
-            Op::Conv { groups, .. } => {
-                Connection { output: row, input: row / (rows / groups) * columns + column }
-            }
-            Op::ConvTranspose { groups, .. } => {
-                Connection { output: row / (rows / groups) * columns + column, input: row }
-            }
-            Op::MatMul { trans_b: false, .. } => Connection { output: column, input: row },
-            _ => Connection { output: row, input: column },
-        }
-    }
-
-    fn for_each_weight(&self, mut act: impl FnMut(Connection, f64)) {
-        let columns = self.weight.shape()[1];
-        let taps: usize = self.weight.shape()[2..].iter().product();
-        for (i, chunk) in self.weight.to_f64().chunks(taps.max(1)).enumerate() {
-            let connection = self.connection(i / columns, i % columns);
-            chunk.iter().for_each(|&w| act(connection, w));
-        }
-    }
-
-    fn scaled_weight(&self, factor: impl Fn(Connection) -> f64) -> Option<Tensor> {
-        let mut scaled = Vec::with_capacity(self.weight.len());
-        self.for_each_weight(|from, weight| scaled.push(weight * factor(from)));
-        self.stored(self.weight.shape().to_vec(), scaled)
-    }
-
-    /// The bias broadcast to all output channels, each element changed by `change(bias, channel)`.
-    fn new_bias(&self, change: impl Fn(f64, usize) -> f64) -> Option<Tensor> {
-        let outputs = self.outputs();
-        let zero = Tensor::vector(vec![0.0f64]);
-        let old = self.bias.unwrap_or(&zero);
-        let elements = old.to_f64();
-        let element = |channel: usize| elements.get(if elements.len() == 1 { 0 } else { channel });
-        let changed: Option<Vec<f64>> =
-            (0..outputs).map(|channel| element(channel).map(|&bias| change(bias, channel))).collect();
-        self.stored(vec![outputs], changed?)
-    }
-
-    /// `None` if a number does not fit the weight's precision.
-    fn stored(&self, shape: Vec<usize>, values: Vec<f64>) -> Option<Tensor> {
-        let data: Data = match self.weight.data() {
-            Data::F32(_) if self.stored == Stored::AsBefore => {
-                values.iter().map(|&v| v as f32).collect::<Vec<_>>().into()
-            }
-            _ => values.into(),
-        };
-        let finite = match &data {
-            Data::F32(values) => values.iter().all(|v| v.is_finite()),
-            Data::F64(values) => values.iter().all(|v| v.is_finite()),
-            _ => true,
-        };
-        Tensor::new(shape, data).ok().filter(|_| finite)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::reference::{Noise, agree, count};
     use super::*;
     use crate::graph::Label;
     use crate::shape::Shape;
-    use crate::tensor::Kind;
+    use crate::tensor::{Data, Kind};
 
     type Shapes<'a> = &'a [&'a [usize]];
 
@@ -400,8 +334,8 @@ mod tests {
         let x = g.input("x", Shape::batched(&[1]), Kind::Float);
         let w = g.constant(Tensor::new([1, 1], vec![1f32]).unwrap());
         let y = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[x, w]).unwrap();
-        let ones: Vec<NodeId> = (0..4).map(|_| g.constant(Tensor::vector(vec![1f64]))).collect();
-        let norm = g.add(Op::BatchNorm { epsilon: 0.0 }, &[&[y], &ones[..]].concat()).unwrap();
+        let parameters = [1f64, 1.0, 1.0, 2.0].map(|value| g.constant(Tensor::vector(vec![value])));
+        let norm = g.add(Op::BatchNorm { epsilon: 0.0 }, &[&[y], &parameters[..]].concat()).unwrap();
         g.output("y", norm);
         let is_single = |stored: Stored| {
             let folded = fold_batch_norm(&g, stored).unwrap();
@@ -411,5 +345,70 @@ mod tests {
         };
         assert_eq!(is_single(Stored::AsBefore), [true, true]);
         assert_eq!(is_single(Stored::Double), [false, false]);
+    }
+
+    /// What dynamic quantisation and older converters write instead of one layer with a bias.
+    #[test]
+    fn issue_27_constants_per_channel_after_an_affine_node_vanish_into_it() {
+        type Case<'a> = (&'a [usize], Op, Shapes<'a>, &'a [usize], usize);
+        let cases: [Case; 5] = [
+            (&[4, 5, 6], conv(1), &[&[6, 2, 3, 2]], &[6, 1, 1], 0),
+            (&[4, 5, 6], conv(0), &[&[6, 2, 3, 2], &[6]], &[1, 6, 1, 1], 0),
+            (&[4, 5], transposed(3), &[&[4, 3, 3], &[6]], &[6, 1], 0),
+            (&[5], Op::MatMul { trans_a: false, trans_b: true }, &[&[3, 5]], &[3], 0),
+            // The bias of a product over tokens stays a node, and what follows it too.
+            (&[7, 5], Op::MatMul { trans_a: false, trans_b: false }, &[&[5, 3]], &[3], 3),
+        ];
+        for (shape, op, weights, constant, left) in cases {
+            let (mut b, x) = Builder::new(shape);
+            let mut y = b.add("affine", op, x, weights);
+            for function in [Binary::Mul, Binary::Div, Binary::Add, Binary::Sub, Binary::Mul] {
+                y = b.add("constant", Op::Binary(function), y, &[constant]);
+            }
+            let folded = b.folded(y);
+            let kept = folded.nodes().filter(|(_, node)| matches!(node.op, Op::Binary(_))).count();
+            assert_eq!(kept, left, "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn constants_that_vary_within_a_channel_or_enlarge_a_value_stay() {
+        let linear = Op::MatMul { trans_a: false, trans_b: true };
+        for (shape, op, weight, constant) in [
+            (&[4, 5, 6][..], conv(1), &[6, 2, 3, 2][..], &[1, 1, 6][..]),
+            (&[4, 5, 6], conv(1), &[6, 2, 3, 2], &[2, 1, 6, 1, 1]),
+            (&[7, 5], linear, &[3, 5], &[7, 1]),
+        ] {
+            let (mut b, x) = Builder::new(shape);
+            let y = b.add("affine", op, x, &[weight]);
+            let y = b.add("constant", Op::Binary(Binary::Mul), y, &[constant]);
+            assert_eq!(count(&b.folded(y), "Mul"), 1, "{constant:?}");
+        }
+    }
+
+    /// LeViT's dense layers: the batch norm reads the tokens of all samples in one row.
+    #[test]
+    fn issue_27_a_batch_norm_of_flattened_tokens_vanishes_into_their_product() {
+        for shared in [false, true] {
+            let (mut b, x) = Builder::new(&[7, 5]);
+            let y = b.add("affine", Op::MatMul { trans_a: false, trans_b: false }, x, &[&[5, 3]]);
+            let rows = Shape::new([crate::Dim::Batch(7), crate::Dim::Fixed(3)]);
+            let flat = b.graph.reshaped(y, rows).unwrap();
+            let norm = b.norm(flat, true);
+            let tokens = b.graph.reshaped(norm, Shape::batched(&[7, 3])).unwrap();
+            if shared {
+                b.graph.output("product", y);
+            }
+            assert_eq!(count(&b.folded(tokens), "BatchNormalization"), usize::from(shared));
+        }
+    }
+
+    /// A batch norm of tokens has its channels along axis 1, the product along the last.
+    #[test]
+    fn a_batch_norm_along_another_axis_than_the_channels_of_a_product_stays() {
+        let (mut b, x) = Builder::new(&[3, 5]);
+        let y = b.add("affine", Op::MatMul { trans_a: false, trans_b: false }, x, &[&[5, 3]]);
+        let norm = b.norm(y, false);
+        assert_eq!(count(&b.folded(norm), "BatchNormalization"), 1);
     }
 }

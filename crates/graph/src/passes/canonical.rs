@@ -7,8 +7,11 @@ use crate::error::Result;
 use crate::graph::Graph;
 use crate::legible::shown;
 use crate::op::Op;
+use crate::shape::{Dim, Shape};
+use crate::tensor::Kind;
 
-use super::batch_norm::{Stored, fold_batch_norm};
+use super::affine_weights::Stored;
+use super::batch_norm::fold_batch_norm;
 use super::constants::{Evaluate, fold_constants};
 use super::identities::drop_identities;
 use super::softmax::{Stripped, strip_probabilities};
@@ -17,7 +20,7 @@ use super::softmax::{Stripped, strip_probabilities};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CanonicalOptions {
-    /// Merge batch norms into affine nodes.
+    /// Merge batch norms, and constants per channel, into affine nodes.
     pub fold_batch_norm: bool,
     /// The precision of the folded weights.
     pub stored: Stored,
@@ -60,10 +63,39 @@ pub struct Canonical {
     pub identities_dropped: usize,
     /// Number of batch norms merged into another node.
     pub batch_norms_folded: usize,
+    /// Number of constant factors and summands merged into the affine node before them.
+    pub channel_constants_folded: usize,
     /// Number of batch norms that stayed.
     pub batch_norms_left: usize,
+    /// Number of outputs of one score a sample, `[N]`, that became `[N, 1]`.
+    pub single_scores: usize,
     /// What was found at the outputs.
     pub outputs: Stripped,
+}
+
+/// Outputs of one real number a sample, `[N]`, as `[N, 1]`, and how many there are. Squeezing what already has that shape is
+/// taken back.
+fn single_scores(graph: &Graph) -> Result<(Graph, usize)> {
+    let mut graph = graph.clone();
+    let samples = graph.inputs().first().and_then(|&id| graph.node(id).shape.dims().first().copied());
+    let Some(samples) = samples else { return Ok((graph, 0)) };
+    let mut outputs = graph.outputs().to_vec();
+    let mut found = 0;
+    for output in &mut outputs {
+        let node = graph.node(output.node);
+        if node.shape.dims() != [samples] || node.kind != Kind::Float || node.is_constant() {
+            continue;
+        }
+        let column = Shape::new([samples, Dim::Fixed(1)]);
+        let squeezed = match node.op {
+            Op::Reshape { .. } => Some(node.inputs[0]).filter(|&id| graph.node(id).shape == column),
+            _ => None,
+        };
+        output.node = squeezed.map_or_else(|| graph.reshaped(output.node, column), Ok)?;
+        found += 1;
+    }
+    graph.set_outputs(outputs);
+    Ok((graph.pruned()?, found))
 }
 
 /// The canonical form of a graph, with a report. `evaluate` runs graphs without inputs.
@@ -84,12 +116,15 @@ pub fn canonicalise(
     graph = drop_identities(&graph)?;
     report.identities_dropped = before.saturating_sub(graph.len());
     let norms = |graph: &Graph| graph.nodes().filter(|(_, n)| matches!(n.op, Op::BatchNorm { .. })).count();
-    let before = norms(&graph);
+    let constants = |graph: &Graph| graph.nodes().filter(|(_, n)| matches!(n.op, Op::Binary(_))).count();
+    let (before, constants_before) = (norms(&graph), constants(&graph));
     if options.fold_batch_norm {
         graph = fold_batch_norm(&graph, options.stored)?;
     }
     report.batch_norms_left = norms(&graph);
     report.batch_norms_folded = before.saturating_sub(report.batch_norms_left);
+    report.channel_constants_folded = constants_before.saturating_sub(constants(&graph));
+    (graph, report.single_scores) = single_scores(&graph)?;
     (graph, report.outputs) = strip_probabilities(&graph, !options.logits)?;
     log::debug!("canonical form of {} nodes: {report}", graph.len());
     Ok((graph, report))
@@ -101,7 +136,9 @@ impl fmt::Display for Canonical {
             (self.constants_folded, "constant nodes evaluated"),
             (self.identities_dropped, "nodes without effect dropped"),
             (self.batch_norms_folded, "batch norms folded"),
+            (self.channel_constants_folded, "constants per channel folded"),
             (self.batch_norms_left, "batch norms left"),
+            (self.single_scores, "outputs [N] read as [N, 1]"),
         ];
         let mut parts: Vec<String> =
             counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{what}: {n}")).collect();
@@ -118,8 +155,6 @@ mod tests {
     use super::*;
     use crate::graph::{Label, NodeId};
     use crate::op::{Unary, Window};
-    use crate::shape::Shape;
-    use crate::tensor::Kind;
 
     fn classifier() -> Graph {
         let mut g = Graph::new();

@@ -157,6 +157,37 @@ class Reused(nn.Module):
         return self.fc(torch.flatten(self.average(x), 1))
 
 
+class Scaled(nn.Module):
+    """Constants per channel between products and biases, as dynamic quantisation writes layers: the peers see the layers whole."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1 = nn.Conv2d(3, 6, 3, padding=1)
+        self.relu1 = nn.ReLU(inplace=True)
+        self.conv2 = nn.Conv2d(6, 8, 3, stride=2, padding=1)
+        self.relu2 = nn.ReLU(inplace=True)
+        self.tokens = nn.Linear(8, 6)
+        self.relu3 = nn.ReLU()
+        self.fc = nn.Linear(96, 4)
+
+    def forward(self, x):
+        if not torch.onnx.is_in_onnx_export():
+            x = self.relu2(self.conv2(self.relu1(self.conv1(x))))
+            x = self.relu3(self.tokens(x.flatten(2).transpose(1, 2)))
+            return self.fc(torch.flatten(x, 1))
+        # Powers of two, so that the scaled weights are those of the layers to the last bit.
+        scale = lambda count: 2.0 ** (torch.arange(count) % 3 - 1.0) * (1 - 2.0 * (torch.arange(count) % 2))
+        per_channel = lambda values: values.view(-1, 1, 1)
+        for layer, relu in ((self.conv1, self.relu1), (self.conv2, self.relu2)):
+            c = scale(layer.out_channels)
+            product = nn.functional.conv2d(x, layer.weight / c.view(-1, 1, 1, 1), None, layer.stride, layer.padding)
+            x = relu(product * per_channel(c) + per_channel(layer.bias))
+        c = scale(6)
+        x = x.flatten(2).transpose(1, 2)
+        x = self.relu3(x @ (self.tokens.weight.t() / c) * c + self.tokens.bias)
+        return torch.flatten(x, 1) @ (self.fc.weight.t() / 4) * 4.0 + self.fc.bias
+
+
 def everywhere(rule):
     base = [(Activation, rules.Pass()), (Sum, rules.Norm()), (AvgPool, rules.Norm()), (BatchNorm, rules.Pass())]
     return composites.LayerMapComposite(
@@ -286,6 +317,7 @@ def main():
     make("residual", Residual(), 8, "pool", {"deeplift"}, out)
     make("joined", Joined(), 9, "squeeze", {"winner"}, out)
     make("reused", Reused(), 6, "act2", {"deeplift"}, out)
+    make("scaled", Scaled(), 8, "relu1", {"lrp", "deeplift"}, out)
 
 
 main()

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use monosplit_autodiff::{GradientRules, Walk};
 use monosplit_engine::{CompileOptions, Engine, Precision};
 use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::passes::drop_rounding;
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
 
 use crate::bindings::bind;
@@ -323,6 +324,8 @@ pub struct PairAudit {
     /// Whether activations are multiplied with each other. Then the properties hold, and were sampled, only where the inputs of
     /// `g` and `h` are non-negative, and SplitLRP is not guaranteed to conserve relevance.
     pub products: bool,
+    /// How many nodes that round activations were left out of `f`, `g` and `h`, as quantisers are.
+    pub rounding_dropped: usize,
 }
 
 /// Checks `f = g − h`, monotonicity and convexity on `samples` pairs of inputs drawn around `image`.
@@ -336,8 +339,8 @@ pub fn audit_pair(
     let pair = crate::pair::materialise(source)?;
     let streams = engine.compile(&pair.both)?;
     let recentred = engine.compile(&crate::pair::recentred_pair(source)?)?;
-    let mut network = Graph::clone(source);
-    network.set_outputs(source.outputs()[..1].to_vec());
+    let (mut network, rounding_dropped) = drop_rounding(source)?;
+    network.set_outputs(network.outputs()[..1].to_vec());
     let network = engine.compile(&network.pruned()?)?;
     let x = image.to_f64();
     let shape = image.shape().to_vec();
@@ -347,7 +350,7 @@ pub fn audit_pair(
         Ok([outputs[0].to_f64().to_vec(), outputs[1].to_f64().to_vec()])
     };
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
-    let mut found = PairAudit { samples, products: pair.products, ..PairAudit::default() };
+    let mut found = PairAudit { samples, products: pair.products, rounding_dropped, ..PairAudit::default() };
     let spread = x.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(1e-3);
     for sample in 0..samples {
         progress(sample, samples);

@@ -1,14 +1,15 @@
 //! What is left of the class scores when the two networks of a split are run and subtracted in single precision.
 
 use monosplit_engine::{Cpu, Engine};
-use monosplit_explain::Pair;
+use monosplit_explain::{Pair, class_scores};
 use monosplit_graph::batch::stack;
+use monosplit_graph::passes::drop_rounding;
 use monosplit_graph::{Kind, Result, Tensor};
 
-use crate::inference::Inference;
 use crate::model::Model;
 
-/// The error of `g − h` when the two networks are run in single precision.
+/// The error of `g − h` when the two networks are run in single precision, to the network without the rounding of its
+/// activations.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PairCancellation {
     /// The largest error of a class score.
@@ -33,7 +34,9 @@ impl PairCancellation {
         let halves = [part(|v| v / 2.0)?, part(|v| -v / 2.0)?];
         let parts = [part(|v| v.max(0.0))?, part(|v| (-v).max(0.0))?];
         let both = Cpu::default().compile(&pair.both)?;
-        let scores = Inference::new(model, &Cpu::default())?.run(std::slice::from_ref(&image))?.to_f64();
+        let (plain, _) = drop_rounding(model.graph())?;
+        let network = Cpu::default().compile(&class_scores(&plain)?)?;
+        let scores = network.run(std::slice::from_ref(&image))?[0].to_f64().to_vec();
         let largest = |values: &mut dyn Iterator<Item = f64>| {
             values.fold(0.0, |most: f64, v| if v.abs() > most || v.is_nan() { v.abs() } else { most })
         };

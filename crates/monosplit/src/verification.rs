@@ -204,6 +204,10 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
         }
     };
     let place = if pair.products { ", none below zero" } else { "" };
+    let rounding = match pair.rounding_dropped {
+        0 => String::new(),
+        count => format!(", the network taken without the rounding of activations ({count} nodes)"),
+    };
     let on = format!("{} pairs of inputs{place}", pair.samples);
     let overflow = !pair.magnitude.is_finite();
     let seen = |holds: bool| if overflow { Verdict::NotChecked } else { Verdict::of(holds) };
@@ -212,7 +216,7 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
         Finding::new(
             "f = g − h",
             format!(
-                "largest error {:.1e} of the scores, streams lowered after every node, {on}",
+                "largest error {:.1e} of the scores, streams lowered after every node, {on}{rounding}",
                 pair.relative_difference
             ),
             Verdict::of(pair.relative_difference <= ROUNDING),

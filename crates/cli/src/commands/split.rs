@@ -113,6 +113,12 @@ impl SplitCommand {
             left.error, left.score, left.magnitude
         )?;
         out.flush()?;
+        if pair.rounding_dropped > 0 {
+            let count = pair.rounding_dropped;
+            note(&format!(
+                "{count} nodes that round activations are left out: g − h are the scores without them"
+            ));
+        }
         if left.is_large() {
             note("g and h outgrow single precision: subtracted, they do not give the scores of the network");
         }

@@ -22,15 +22,39 @@ pub(super) struct Affine<'a> {
     index: usize,
 }
 
-/// The bias of a layer that a separate node adds, as exporters write dense layers over tokens, and that node.
+/// The bias of a layer that a separate node adds, as exporters write dense layers over tokens, and that node. Rounding in
+/// between is taken for the identity.
 pub(super) fn separate_bias(network: &Network, layer: NodeId) -> Option<(NodeId, NodeId)> {
-    let node = network.graph().node(layer);
-    let &[User { node: sum, input: Some(index) }] = network.users(layer) else { return None };
-    let reader = network.graph().node(sum);
+    let graph = network.graph();
+    let node = graph.node(layer);
     let bare = matches!(node.op, Op::MatMul { .. }) && node.inputs.len() == 2;
-    let added = reader.op == Op::Binary(Binary::Add) && reader.shape == node.shape;
     let single = |id| network.active_inputs(id).len() == 1;
-    (bare && added && single(layer) && single(sum)).then(|| (reader.inputs[1 - index], sum))
+    if !bare || !single(layer) {
+        return None;
+    }
+    let mut product = layer;
+    loop {
+        let &[User { node: reader, input: Some(index) }] = network.users(product) else { return None };
+        let reading = graph.node(reader);
+        match reading.op {
+            Op::Unary(function) if function.is_straight_through() => product = reader,
+            Op::Binary(Binary::Add) if reading.shape == node.shape && single(reader) => {
+                return Some((reading.inputs[1 - index], reader));
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Whether a sum adds the bias of the layer before it, of which `product` is the result.
+pub(super) fn adds_bias(network: &Network, mut product: NodeId) -> bool {
+    let graph = network.graph();
+    while let Op::Unary(function) = graph.node(product).op
+        && function.is_straight_through()
+    {
+        product = graph.node(product).inputs[0];
+    }
+    separate_bias(network, product).is_some()
 }
 
 impl<'a> Affine<'a> {

@@ -36,7 +36,7 @@ pub use rule::Rule;
 
 use crate::network::Network;
 use crate::stabilised_quotient::stabilised_quotient;
-use affine::{Affine, separate_bias};
+use affine::{Affine, adds_bias};
 use function::Functions;
 use gate::Gating;
 use rule::RuleContext;
@@ -172,7 +172,7 @@ impl Rules for LrpRules {
         }
         let shape = g.node(node.inputs[index]).shape.clone();
         // The rule of the layer before it includes this bias.
-        let is_bias = separate_bias(&self.network, node.inputs[index]).is_some();
+        let is_bias = adds_bias(&self.network, node.inputs[index]);
         match &node.op {
             // An elementwise function of one value passes relevance unchanged, whatever the function.
             Op::Unary(_) => Ok(Some(r)),

@@ -7,6 +7,7 @@ mod nonlinear;
 use std::collections::HashMap;
 
 use monosplit_graph::op::{Binary, Padding, Reduction, Unary};
+use monosplit_graph::passes::drop_rounding;
 use monosplit_graph::{Error, Graph, Hint, Kind, Node, NodeId, Op, Result};
 
 use crate::network::Network;
@@ -23,6 +24,9 @@ pub struct Pair {
     /// Whether activations are multiplied with each other. Such a product is decomposed into squares of sums of streams, which are
     /// convex and monotone where streams are non-negative. They are if `x⁺` and `x⁻` are.
     pub products: bool,
+    /// How many nodes that round activations were left out, as quantisers are: `g − h` are the scores of the network without
+    /// them.
+    pub rounding_dropped: usize,
 }
 
 /// The positive and the negative stream of a value.
@@ -44,10 +48,10 @@ impl Streams {
 
 /// Splits `source` into two monotone convex networks.
 ///
-/// An error names the first node that is not made of affine maps, ReLUs, maxima and products; smooth functions can be
+/// Nodes that only round activations are left out first. An error names the first node that is not made of affine maps, ReLUs, maxima and products; smooth functions can be
 /// replaced by piecewise-linear ones beforehand.
 pub fn materialise(source: &Graph) -> Result<Pair> {
-    let Written { graph, logits, products } = write(source, |_, streams| Ok(streams))?;
+    let Written { graph, logits, products, rounding_dropped } = write(source, |_, streams| Ok(streams))?;
     let with_outputs = |outputs: &[(&str, NodeId)]| {
         let mut graph = graph.clone();
         outputs.iter().for_each(|(name, id)| graph.output(*name, *id));
@@ -58,6 +62,7 @@ pub fn materialise(source: &Graph) -> Result<Pair> {
         h: with_outputs(&[("h", logits.minus)])?,
         both: with_outputs(&[("g", logits.plus), ("h", logits.minus)])?,
         products,
+        rounding_dropped,
     })
 }
 
@@ -78,11 +83,13 @@ struct Written {
     graph: Graph,
     logits: Streams,
     products: bool,
+    rounding_dropped: usize,
 }
 
 /// Both streams in one graph, `after` applied to the pair of every node.
 fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>) -> Result<Written> {
-    let network = Network::new(source)?;
+    let (plain, rounding_dropped) = drop_rounding(source)?;
+    let network = Network::new(&plain)?;
     let mut writer = Writer {
         network: &network,
         graph: Graph::new(),
@@ -104,7 +111,7 @@ fn write(source: &Graph, after: impl Fn(&mut Graph, Streams) -> Result<Streams>)
         }
     }
     let logits = writer.streams[&network.logits()];
-    Ok(Written { graph: writer.graph, logits, products: writer.products })
+    Ok(Written { graph: writer.graph, logits, products: writer.products, rounding_dropped })
 }
 
 struct Writer<'a> {

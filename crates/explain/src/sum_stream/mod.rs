@@ -89,7 +89,8 @@ impl Builder<'_> {
         }
         let raw = self.raw(g, id, node)?;
         let moves_only = node.op.is_selection() && !self.is_flatten(node);
-        if moves_only || self.network.is_decomposition_step(id) {
+        let rounds_only = matches!(node.op, Op::Unary(function) if function.is_straight_through());
+        if moves_only || rounds_only || self.network.is_decomposition_step(id) {
             Ok(raw)
         } else {
             self.stabilised(g, id, raw)
@@ -124,6 +125,7 @@ impl Builder<'_> {
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => self.extremum(g, id, node, *binary),
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max),
             Op::Unary(Unary::Abs) => self.absolute(g, id, node.inputs[0]),
+            Op::Unary(function) if function.is_straight_through() => Ok(self.stream.at(node.inputs[0])),
             op if op.is_linear() => self.multilinear(g, id, node),
             op => match op.role() {
                 // Smooth functions, and what has been decomposed: all that is known is the value itself.

@@ -13,7 +13,7 @@ use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, Stored, canonicalise};
 use monosplit_graph::{Graph, Tensor, npy};
 
-const NETWORKS: [&str; 4] = ["plain", "residual", "joined", "reused"];
+const NETWORKS: [&str; 5] = ["plain", "residual", "joined", "reused", "scaled"];
 
 struct Fixture {
     folder: PathBuf,

@@ -4,7 +4,7 @@
 
 Everything goes to `crates/cli/tests/fixtures/inputs`. `NAME.onnx` is a network, `NAME.x.npy` a batch and `NAME.y.npy` its first output
 by ONNX Runtime. `picture.png` is read by the networks of pictures: `bytes_*` read bytes and `scaled_nhwc` real numbers up to 255,
-which they scale themselves, `normalised` numbers up to 1; `bytes_nhwc.gradient.npy` is the gradient of the best score with
+which they scale themselves, `normalised` numbers up to 1; `single_score.saliency.npy` and `bytes_nhwc.gradient.npy` are the saliency and the gradient of the best score with
 respect to the picture, by PyTorch in double precision. `quantised_*` were written by `onnxruntime.quantization` from
 `residual`, whose batch they read.
 """
@@ -132,6 +132,38 @@ def heads(pixels):
     keep("bare", x)
 
 
+def single_score(pixels):
+    """One score a sample behind a sigmoid, squeezed to `[n]`, and the saliency of what enters the sigmoid, by PyTorch."""
+    held = weights(6) | {"axes": np.int64([1])}
+    held["fc.weight"], held["fc.bias"] = held["fc.weight"][:1], held["fc.bias"][:1]
+    ends = [helper.make_node("Sigmoid", ["logits"], ["probability"], name="probability"),
+            helper.make_node("Squeeze", ["probability", "axes"], ["y"], name="squeeze")]
+    save("single_score", classifier("x") + ends, [("x", TensorProto.FLOAT, ["n", 3, HEIGHT, WIDTH])], [("y", ["n"])], held)
+    planes = pixels.transpose(2, 0, 1).astype(np.float32) / np.float32(64) - 2
+    x = np.stack([planes, planes[:, ::-1]])
+    keep("single_score", x)
+    tensor = {key: torch.tensor(value, dtype=torch.float64) for key, value in held.items()}
+    x = torch.tensor(x, dtype=torch.float64, requires_grad=True)
+    relu = functional.relu(functional.conv2d(x, tensor["conv.weight"], tensor["conv.bias"], padding=1))
+    functional.linear(relu.mean((2, 3)), tensor["fc.weight"], tensor["fc.bias"]).sum().backward()
+    np.save(FOLDER / "single_score.saliency.npy", x.grad.abs().amax(1).numpy())
+
+
+def other_types():
+    """Networks of half and of double precision, and one whose slope is infinite where its input is zero."""
+    for name, kind, numbers in [("half", TensorProto.FLOAT16, np.float16), ("double", TensorProto.DOUBLE, np.float64)]:
+        nodes = [helper.make_node("Relu", ["x"], ["h"], name="relu"), helper.make_node("MatMul", ["h", "w"], ["y"], name="product")]
+        w = np.random.default_rng(8).standard_normal((4, 3)).astype(numbers)
+        info = lambda n, shape: helper.make_tensor_value_info(n, kind, shape)
+        graph = helper.make_graph(nodes, name, [info("x", ["n", 4])], [info("y", ["n", 3])], [constant("w", w)])
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+        onnx.checker.check_model(model, full_check=True)
+        onnx.save(model, FOLDER / f"{name}.onnx")
+    nodes = [helper.make_node("Sqrt", ["x"], ["root"], name="root"), *classifier("root")]
+    save("roots", nodes, [("x", TensorProto.FLOAT, ["n", 3, HEIGHT, WIDTH])], [("logits", ["n", CLASSES])], weights(9))
+    np.save(FOLDER / "roots.x.npy", np.zeros((1, 3, HEIGHT, WIDTH), np.float32))
+
+
 def odd_networks():
     random = np.random.default_rng(4)
     dense = {"w": random.standard_normal((4, 3)).astype(np.float32)}
@@ -210,6 +242,8 @@ def main():
     pixels = picture()
     bytes_networks(pixels)
     heads(pixels)
+    single_score(pixels)
+    other_types()
     odd_networks()
     quantised()
 

@@ -109,6 +109,7 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         "piecewise" => {
             "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
         }
+        "precision" => "try --precision f64, or another method or layer",
         "recursive" => "--recursive looks into the folders in it",
         _ => return None,
     };

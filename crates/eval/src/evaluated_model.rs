@@ -148,7 +148,7 @@ impl CompiledGroup {
     pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
         let class = Class::PerSample(classes.to_vec());
         let batch = ExplainBatch { position: None, ..ExplainBatch::new(images, &class, &self.settings) };
-        let explained = self.explainer.explain_batch(&batch)?;
+        let explained = self.explainer.explain_unchecked(&batch)?;
         explained.maps.into_iter().map(scaled).collect::<Result<_>>().map(Maps)
     }
 
@@ -308,7 +308,9 @@ impl Network for CandidateNetwork<'_> {
         for count in 1..=trained(self.evaluated_model.graph).len() {
             let (forgotten, _) = randomised(self.evaluated_model.graph, count, seed)?;
             let explainer = Explainer::new(&forgotten, request, self.evaluated_model.engine)?;
-            let explained = explainer.explain(image, &Class::Index(class), &self.compiled_group.settings)?;
+            let class = Class::Index(class);
+            let batch = ExplainBatch::new(image, &class, &self.compiled_group.settings);
+            let explained = explainer.explain_unchecked(&batch)?;
             let map = explained.maps.into_iter().next();
             let map = scaled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
             maps.push(self.compiled_group.signed(map, self.candidate)?.reshaped([height, width])?);

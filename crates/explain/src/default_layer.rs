@@ -20,8 +20,10 @@ type Description = [&'static str; 2];
 
 const LAST: Description =
     ["the last feature map", "the last normalised tokens of which all reach the scores"];
-const MIXED: Description =
+const ATTENDED: Description =
     ["what enters the last attention", "the normalised tokens that enter the last attention"];
+const MIXED: Description =
+    ["what enters the last mixing of tokens", "the normalised tokens that enter the last mixing of tokens"];
 
 /// A layer that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +103,7 @@ fn has_positions(graph: &Graph, id: NodeId) -> bool {
 struct FeatureMaps<'g> {
     graph: &'g Graph,
     image: NodeId,
-    /// Which nodes lie between the image and the class scores.
+    /// Which nodes lie between the image and the class scores, which depend on them.
     between: Vec<bool>,
     axes: ChannelAxes,
     readers: Vec<Vec<NodeId>>,
@@ -115,10 +117,11 @@ struct FeatureMaps<'g> {
 impl<'g> FeatureMaps<'g> {
     fn new(graph: &'g Graph) -> Option<Self> {
         let (image, scores) = (*graph.inputs().first()?, graph.outputs().first()?.node);
-        let (above, below) = (graph.ancestors([scores]), graph.descendants([image]));
-        let between: Vec<bool> = above.iter().zip(below).map(|(&above, below)| above && below).collect();
+        let (below, read) = (graph.descendants([image]), score_dependence(graph, scores));
+        let between: Vec<bool> =
+            read.iter().zip(below).map(|(read, below)| read.is_some() && below).collect();
         let axes = ChannelAxes::new(graph, image);
-        let (readers, read) = (graph.readers(), score_dependence(graph, scores));
+        let readers = graph.readers();
         let mut maps = FeatureMaps { graph, image, between, axes, readers, read, dominators: Vec::new() };
         let mut dominators = maps.passed_by_all();
         dominators.retain(|&id| maps.is_read_whole(id));
@@ -223,9 +226,11 @@ impl<'g> FeatureMaps<'g> {
         let product = last(&|_, node| self.mixes_places(node));
         if let Some(product) = product.filter(|&product| convolution.is_none_or(|conv| conv < product)) {
             let entering = self.dominators.iter().rfind(|&&id| id < product && id != self.image);
+            let of_two = |node: &Node| node.inputs[..2].iter().all(|input| self.between[input.index()]);
+            let what = if of_two(self.graph.node(product)) { ATTENDED } else { MIXED };
             let found = match entering {
-                Some(&entering) => self.described(entering, MIXED),
-                None => self.last_normalised(product.index(), MIXED),
+                Some(&entering) => self.described(entering, what),
+                None => self.last_normalised(product.index(), what),
             };
             if found.is_some() {
                 return found;
@@ -342,16 +347,21 @@ mod tests {
         g.add_named(Label::named(name), op, inputs).unwrap()
     }
 
+    /// The patches of an 8 × 8 picture as 4 tokens of 6 channels.
+    fn patches(g: &mut Graph, x: NodeId) -> NodeId {
+        let w = weights(g, &[6, 3, 4, 4]);
+        let mut window = Window::new([4, 4]);
+        window.stride = vec![4, 4];
+        let patches = named(g, "embed", Op::Conv { window, groups: 1 }, &[x, w]);
+        let flat = g.reshaped(patches, Shape::batched(&[6, 4])).unwrap();
+        g.add(Op::Transpose { axes: vec![0, 2, 1] }, &[flat]).unwrap()
+    }
+
     /// Patches of an 8 × 8 picture as 4 tokens of 6 channels after a class token, two blocks, and scores.
     fn transformer(class_token: bool) -> Graph {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[3, 8, 8]), Kind::Float);
-        let w = weights(&mut g, &[6, 3, 4, 4]);
-        let mut window = Window::new([4, 4]);
-        window.stride = vec![4, 4];
-        let patches = named(&mut g, "embed", Op::Conv { window, groups: 1 }, &[x, w]);
-        let flat = g.reshaped(patches, Shape::batched(&[6, 4])).unwrap();
-        let mut y = g.add(Op::Transpose { axes: vec![0, 2, 1] }, &[flat]).unwrap();
+        let mut y = patches(&mut g, x);
         if class_token {
             let first = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[y]).unwrap();
             y = g.add(Op::Concat { axis: 1 }, &[first, y]).unwrap();
@@ -416,5 +426,29 @@ mod tests {
         assert_eq!(name(&g, DefaultLayer::LastFeatures), "block.relu#2:out");
         assert_eq!(name(&g, DefaultLayer::LastMixingInput), "conv2");
         assert_eq!(layers_by_size(&g), ["conv2"]);
+    }
+
+    /// A mixer: a product with weights over tokens, and no attention.
+    #[test]
+    fn issue_27_mixing_of_tokens_is_not_called_attention() {
+        let attention = chosen_layer(&transformer(true), DefaultLayer::LastMixingInput).unwrap();
+        assert_eq!(attention.what, "the normalised tokens that enter the last attention");
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3, 8, 8]), Kind::Float);
+        let tokens = patches(&mut g, x);
+        let scale = weights(&mut g, &[6]);
+        let normal = named(&mut g, "norm", Op::LayerNorm { axis: 2, epsilon: 1e-5 }, &[tokens, scale]);
+        let turned = g.add(Op::Transpose { axes: vec![0, 2, 1] }, &[normal]).unwrap();
+        let w = weights(&mut g, &[4, 4]);
+        let mixed = named(&mut g, "mix", PRODUCT, &[turned, w]);
+        let pooled = g.reduced(monosplit_graph::op::Reduction::Mean, mixed, &[2], false).unwrap();
+        let w = weights(&mut g, &[6, 2]);
+        let scores = g.add(PRODUCT, &[pooled, w]).unwrap();
+        g.output("scores", scores);
+        let mixing = chosen_layer(&g, DefaultLayer::LastMixingInput).unwrap();
+        assert_eq!(
+            (mixing.name.as_str(), mixing.what),
+            ("norm:out", "what enters the last mixing of tokens")
+        );
     }
 }

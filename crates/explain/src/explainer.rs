@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_graph::batch::{check_whole_batches, rows, samples_interact};
-use monosplit_graph::{Dim, Error, Graph, Kind, LogTimer, Result, Tensor};
+use monosplit_graph::{Dim, Error, Graph, Hint, Kind, LogTimer, Result, Tensor};
 
 use crate::bindings::bind;
 use crate::cached_prologue::CachedPrologue;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
 use crate::explanation::{Explanation, SaliencyMap};
-use crate::explanation_graph::{ClassInput, ExplanationGraph, value};
+use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, value};
 use crate::method::{MapRequest, NetworkLayer, PreparedMethod, Procedure};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
@@ -25,6 +25,8 @@ pub struct Explainer {
     multi_pass: Vec<MultiPassMaps>,
     /// Which program computes the map of each request.
     sources: Vec<MapSource>,
+    /// The name of each map among the outputs of a graph.
+    names: Vec<String>,
     classes: usize,
     samples: Dim,
     /// Whether the values of a sample depend on the other samples of its batch.
@@ -64,7 +66,7 @@ struct Sorted {
 }
 
 impl Sorted {
-    fn new(requests: &[MapRequest], engine: &dyn Engine) -> Self {
+    fn new(network: &Graph, requests: &[MapRequest], engine: &dyn Engine) -> Self {
         let mut sorted = Sorted::default();
         for request in requests {
             let (list, source): (_, fn(usize) -> MapSource) = match request.method.procedure() {
@@ -73,8 +75,9 @@ impl Sorted {
                     sorted.sources.push(source);
                     continue;
                 }
-                Procedure::GraphMethod(method)
-                    if method.needs_double_precision() && engine.native_precision() != Precision::F64 =>
+                Procedure::GraphMethod(_)
+                    if request.needs_double_precision(network)
+                        && engine.native_precision() != Precision::F64 =>
                 {
                     (&mut sorted.double, MapSource::Double)
                 }
@@ -107,7 +110,7 @@ impl Explainer {
     /// Methods that divide by numbers which single precision can lose are computed in double precision. The class scores are
     /// always computed in the engine's native precision.
     pub fn new(network: &Graph, requests: &[MapRequest], engine: &dyn Engine) -> Result<Self> {
-        let sorted = Sorted::new(requests, engine);
+        let sorted = Sorted::new(network, requests, engine);
         let compile = |requests: &[MapRequest], precision: Precision| -> Result<Compiled> {
             let explanation = ExplanationGraph::new(network, ClassInput::GivenOrTop, requests)?;
             let program =
@@ -124,7 +127,9 @@ impl Explainer {
         let multi_pass = multi_pass.collect::<Result<Vec<_>>>()?;
         let (classes, samples) = extents(native.explanation.graph());
         let interacting = samples_interact(network);
-        Ok(Explainer { native, double, multi_pass, sources: sorted.sources, classes, samples, interacting })
+        let names = requests.iter().map(MapRequest::output_name).collect();
+        let sources = sorted.sources;
+        Ok(Explainer { native, double, multi_pass, sources, names, classes, samples, interacting })
     }
 
     /// Compiles an explanation graph that exists already, all of it in one precision.
@@ -136,10 +141,13 @@ impl Explainer {
         let program =
             engine.compile_with(explanation.graph(), &CompileOptions::default().precision(precision))?;
         let sources = (0..explanation.map_outputs().len()).map(MapSource::Native).collect();
+        let name = |output: &MapOutput| explanation.graph().outputs()[output.map].name.clone();
+        let names = explanation.map_outputs().iter().map(name).collect();
         let (classes, samples) = extents(explanation.graph());
         let interacting = samples_interact(explanation.graph());
         let native = Compiled { explanation, program, prologue: None };
-        Ok(Explainer { native, double: None, multi_pass: Vec::new(), sources, classes, samples, interacting })
+        let (double, multi_pass) = (None, Vec::new());
+        Ok(Explainer { native, double, multi_pass, sources, names, classes, samples, interacting })
     }
 
     /// Like [`Explainer::new`], and caches the values that depend on the class and the settings but not on the image: in
@@ -149,7 +157,7 @@ impl Explainer {
         if explainer.interacting {
             return Ok(explainer);
         }
-        let native = Sorted::new(requests, engine).native;
+        let native = Sorted::new(network, requests, engine).native;
         let given = ExplanationGraph::new(network, ClassInput::Given, &native)?;
         explainer.native.prologue = CachedPrologue::new(given.graph(), engine)?;
         Ok(explainer)
@@ -171,8 +179,18 @@ impl Explainer {
         self.explain_batch(&ExplainBatch::new(images, class, settings))
     }
 
-    /// Explains a batch.
+    /// Explains a batch; an error if a map holds numbers that are not finite although the class scores of its sample are.
     pub fn explain_batch(&self, batch: &ExplainBatch<'_>) -> Result<Explanation> {
+        let explained = self.explain_unchecked(batch)?;
+        let offset = batch.position.map_or(0, |position| position.offset);
+        for (name, map) in self.names.iter().zip(&explained.maps) {
+            explained.check_finite(map).map_err(|row| not_finite(name, offset + row))?;
+        }
+        Ok(explained)
+    }
+
+    /// Explains a batch and leaves it to the caller what becomes of maps that are not finite.
+    pub fn explain_unchecked(&self, batch: &ExplainBatch<'_>) -> Result<Explanation> {
         let time = LogTimer::start(log::Level::Debug);
         batch.settings.check()?;
         let samples = batch.samples();
@@ -226,12 +244,12 @@ impl Explainer {
             match (source, &self.double) {
                 (MapSource::Native(at), _) => {
                     let output = self.native.explanation.map_outputs()[at];
-                    maps.push(SaliencyMap::from_outputs(&outputs, output, samples));
+                    maps.push(SaliencyMap::from_outputs(&outputs, output, samples).within_single_range()?);
                 }
                 (MapSource::Double(at), Some(double)) => {
                     let output = double.explanation.map_outputs()[at];
                     let map = SaliencyMap::from_outputs(&in_double, output, samples);
-                    maps.push(map.in_precision_of(&outputs[0])?);
+                    maps.push(map.within_single_range()?.in_precision_of(&outputs[0])?);
                 }
                 _ => {}
             }
@@ -292,6 +310,13 @@ fn finishing(source: &Graph, prepared: &dyn PreparedMethod, request: &MapRequest
     let map = request.finish.write(&mut g, &scale, value, attributed.channels, axes, &image)?;
     g.output(request.output_name(), map.value);
     g.pruned()
+}
+
+fn not_finite(output: &str, row: usize) -> Error {
+    let words = output.trim_start_matches("saliency/").replacen('/', " at ", 1);
+    let message =
+        format!("the map by {words} holds numbers that are not finite, first in sample {}", row + 1);
+    Error::argument(message).hint(Hint::PRECISION)
 }
 
 /// The number of classes, and the length of the sample axis.

@@ -54,8 +54,9 @@ pub trait GraphMethod {
     /// Adds the nodes that compute the attribution of the value `at`.
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution>;
 
-    /// Whether single precision would lose what the method divides by.
-    fn needs_double_precision(&self) -> bool {
+    /// Whether single precision would lose what the method divides by in this network.
+    fn needs_double_precision(&self, network: &Graph) -> bool {
+        let _ = network;
         false
     }
 }
@@ -167,6 +168,14 @@ impl MapRequest {
     /// A map by a method that was chosen at run time.
     pub fn of(method: Arc<dyn Method>, layer: Option<String>) -> Self {
         MapRequest { method, layer, finish: Finish::default(), called: None }
+    }
+
+    /// Whether single precision would lose what the method divides by in this network.
+    pub fn needs_double_precision(&self, network: &Graph) -> bool {
+        match self.method.procedure() {
+            Procedure::GraphMethod(method) => method.needs_double_precision(network),
+            Procedure::MultiPass(_) => false,
+        }
     }
 
     /// Another finish.

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use monosplit_graph::op::Padding;
 use monosplit_graph::{Graph, Node, NodeId, Op};
 
 /// A range of indices for every axis of a value.
@@ -90,13 +91,14 @@ fn read(graph: &Graph, node: &Node, operand: usize, out: &IndexRanges) -> Option
         }
         Op::Concat { axis } if same_rank => {
             let before: usize = node.inputs[..operand].iter().map(|&id| whole(graph, id)[*axis].len()).sum();
-            let length = all[*axis].len();
-            let (start, end) = (out[*axis].start.max(before), out[*axis].end.min(before + length));
-            if start >= end {
-                return None;
-            }
+            let part = part_of(&out[*axis], before, all[*axis].len())?;
             all.clone_from(out);
-            all[*axis] = start - before..end - before;
+            all[*axis] = part;
+        }
+        Op::Pad { padding: Padding::Constant(_), pads } if same_rank => {
+            for (axis, &(before, _)) in pads.iter().enumerate() {
+                all[axis] = part_of(&out[axis], before, all[axis].len())?;
+            }
         }
         Op::Reshape { .. } => kept_by_reshape(graph, input, node, out, &mut all),
         Op::Reduce { axes, keep: true, .. } => {
@@ -106,6 +108,12 @@ fn read(graph: &Graph, node: &Node, operand: usize, out: &IndexRanges) -> Option
         _ => {}
     }
     Some(all)
+}
+
+/// What a range of a longer axis holds of `length` elements that begin at `start` there; none if nothing.
+fn part_of(range: &Range<usize>, start: usize, length: usize) -> Option<Range<usize>> {
+    let (from, to) = (range.start.max(start), range.end.min(start + length));
+    (from < to).then(|| from - start..to - start)
 }
 
 /// Axes before and behind those that a reshape changes keep their ranges.
@@ -164,5 +172,21 @@ mod tests {
         let both = g.add(Op::Concat { axis: 1 }, &[class, x]).unwrap();
         let scores = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[both]).unwrap();
         assert_eq!(score_dependence(&g, scores)[x.index()], None);
+    }
+
+    /// CoaT pads what a convolution says of the patches with a row for the class token, which alone is read.
+    #[test]
+    fn issue_27_padding_is_not_read_for_what_it_surrounds() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[3, 4]), Kind::Float);
+        let pad = Op::Pad { padding: Padding::Constant(0.0), pads: vec![(0, 0), (1, 0), (0, 0)] };
+        let padded = g.add(pad, &[x]).unwrap();
+        let read = |start: usize, length: usize| {
+            let mut g = g.clone();
+            let scores = g.add(Op::Slice { axis: 1, start, step: 1, length }, &[padded]).unwrap();
+            influence(&g, scores)[x.index()].clone()
+        };
+        assert_eq!(read(0, 1), None);
+        assert_eq!(read(0, 3), Some(vec![0..1, 0..2, 0..4]));
     }
 }

@@ -15,7 +15,7 @@ fn main() -> Result<()> {
     let chosen = catalogue::parse("splitcam", &[])?;
     let request = MapRequest::of(chosen.method.clone(), Some("layer4.2.conv2".into()));
     let maps = [(&chosen, request)];
-    let precision = Compilation::own_precision(&maps);
+    let precision = Compilation::own_precision(&model, &maps);
     let compiled = Compilation::new(&model, ClassSource::Input, &maps, precision)?;
     onnx::save(compiled.graph(), path.as_ref(), &compiled.export_options())
 }

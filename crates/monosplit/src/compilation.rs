@@ -6,8 +6,7 @@ use std::fmt;
 
 use monosplit_engine::Precision;
 use monosplit_explain::{
-    Absolute, Channels, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Procedure, Settings,
-    Size, inputs,
+    Absolute, Channels, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Settings, Size, inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
 use monosplit_graph::onnx::{ExportOptions, IntegerInput};
@@ -72,11 +71,9 @@ pub struct Compilation {
 impl Compilation {
     /// The default precision of a file with these maps: the one in which [`Explainer`](monosplit_explain::Explainer) computes
     /// them.
-    pub fn own_precision(maps: &[(&ConfiguredMethod, MapRequest)]) -> Precision {
-        let needs_double = |(_, request): &(&ConfiguredMethod, MapRequest)| match request.method.procedure() {
-            Procedure::GraphMethod(method) => method.needs_double_precision(),
-            Procedure::MultiPass(_) => false,
-        };
+    pub fn own_precision(model: &Model, maps: &[(&ConfiguredMethod, MapRequest)]) -> Precision {
+        let needs_double =
+            |(_, request): &(&ConfiguredMethod, MapRequest)| request.needs_double_precision(model.graph());
         if maps.iter().any(needs_double) { Precision::F64 } else { Precision::F32 }
     }
 

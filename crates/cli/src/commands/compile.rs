@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use clap::Args;
 use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::explain::{MapRequest, chosen_layer};
-use monosplit::graph::{Error, Result, onnx};
+use monosplit::graph::onnx::{self, Remark};
+use monosplit::graph::{Error, Result};
 use monosplit::{ClassSource, Compilation, Labels, Model, ScoreKind, is_compiled};
 use serde::Serialize;
 
@@ -92,7 +93,8 @@ pub(crate) struct Compile {
 
     /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in
     /// either; so are weights, but for those a batch norm is merged into where f64 is asked for
-    /// [default: f64 with splitlrp, as explain does it; f32 for all others].
+    /// [default: f64 with splitlrp and with lrp of layers over tokens, as explain does it; f32 for
+    /// all others].
     #[arg(long, value_name = "KIND", value_parser = precision_of_a_file, verbatim_doc_comment)]
     precision: Option<Precision>,
 
@@ -112,6 +114,24 @@ fn precision_of_a_file(word: &str) -> Result<Precision, String> {
         "tf32" | "bf16" => Err("this is arithmetic of a GPU; a file is compiled in f32 or f64".into()),
         "f16" | "fp16" | "half" => Err("expected f32 or f64; weights are stored in half with --fp16".into()),
         _ => Err("expected f32 or f64".into()),
+    }
+}
+
+/// Says that the types of the numbers in the network's file are not those of the new file.
+fn remark_on_types(model: &Model, precision: monosplit::engine::Precision) {
+    let own = model.remarks().iter().find_map(|remark| match remark {
+        Remark::HalfArithmetic => Some("half"),
+        Remark::DoubleArithmetic => Some("double"),
+        _ => None,
+    });
+    let inside = match precision {
+        monosplit::engine::Precision::F64 => ", and computes in double precision",
+        _ => "",
+    };
+    if let Some(own) = own {
+        note(&format!(
+            "the network's file has numbers of {own} precision; the new file reads and returns float32{inside}"
+        ));
     }
 }
 
@@ -147,9 +167,11 @@ impl Compile {
         remark_on_outputs(&model);
         let chosen = self.resolved(&choices, &model)?;
         let maps = self.maps(&model, &chosen);
-        let precision =
-            self.precision.map_or_else(|| Compilation::own_precision(&maps), |precision| precision.into());
-        self.remark_on_precision(&maps);
+        let precision = self
+            .precision
+            .map_or_else(|| Compilation::own_precision(&model, &maps), |precision| precision.into());
+        self.remark_on_precision(&model, &maps);
+        remark_on_types(&model, precision);
         let (labels, classes) = class::labels(self.labels.as_deref(), &model)?;
         let class = self.class(&labels, classes)?;
         let mut compilation = Compilation::new(&model, class, &maps, precision)?.half(self.fp16);
@@ -191,18 +213,22 @@ impl Compile {
     }
 
     /// Prints a remark where the precision does not suit some maps.
-    fn remark_on_precision(&self, maps: &[(&ConfiguredMethod, MapRequest)]) {
+    fn remark_on_precision(&self, model: &Model, maps: &[(&ConfiguredMethod, MapRequest)]) {
         use monosplit::engine::Precision::{F32, F64};
-        let need =
-            |needed| maps.iter().any(|map| Compilation::own_precision(std::slice::from_ref(map)) == needed);
+        let of = |map| Compilation::own_precision(model, std::slice::from_ref(map));
+        let need = |needed| maps.iter().any(|map| of(map) == needed);
+        let mut doubles: Vec<&str> =
+            maps.iter().filter(|map| of(map) == F64).map(|(method, _)| method.name).collect();
+        doubles.dedup();
+        let methods = doubles.join(" and ");
         match self.precision.map(monosplit::engine::Precision::from) {
-            Some(F32) if need(F64) => note(
-                "splitlrp divides by numbers that single precision can lose; maps may be off by tens of per cent",
-            ),
-            None if need(F64) && need(F32) => note(
-                "because of splitlrp the whole file is computed in double precision, which takes several times as long; \
-                 a file of its own for splitlrp spares the other maps",
-            ),
+            Some(F32) if need(F64) => note(&format!(
+                "{methods} divides by numbers that single precision can lose; maps may be off by tens of per cent"
+            )),
+            None if need(F64) && need(F32) => note(&format!(
+                "because of {methods} the whole file is computed in double precision, which takes several times as long; \
+                 a file of its own for {methods} spares the other maps"
+            )),
             _ => {}
         }
     }

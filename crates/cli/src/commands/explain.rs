@@ -207,11 +207,13 @@ impl Explain {
         let mut requests: Vec<MapRequest> = layers.iter().map(request).collect();
         requests.extend(channel_magnitudes(model.graph(), chosen, finish, &requests));
         let explainer = Explainer::new(model.graph(), &requests, engine)?;
+        let in_double = requests.iter().any(|request| request.needs_double_precision(model.graph()));
+        let precision = if in_double { ", in double precision" } else { "" };
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let descriptions = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
         let settings = chosen.settings.clone();
         let context = ExplainContext { labels, score_kind, descriptions, settings, contours: self.contours };
-        Ok(ExplainJob { context, explainer, by_layer, remark })
+        Ok(ExplainJob { context, explainer, by_layer, remark, precision })
     }
 
     /// The decomposition by layer, if `--by-layer` was given.
@@ -240,7 +242,8 @@ impl Explain {
         let remark = if self.method.layers().is_empty() { prepared.remark.as_str() } else { "" };
         for alike in prepared.context.descriptions.chunk_by(|a, b| a.title == b.title) {
             let layers: Vec<&str> = alike.iter().map(MapDescription::layer_name).collect();
-            writeln!(out, "{} at {}{remark}", printable(&alike[0].title), printable(&layers.join(", ")))?;
+            let (title, precision) = (printable(&alike[0].title), prepared.precision);
+            writeln!(out, "{title} at {}{precision}{remark}", printable(&layers.join(", ")))?;
         }
         Ok(())
     }
@@ -289,6 +292,8 @@ pub(super) struct ExplainJob {
     pub(super) by_layer: Option<LayerDecomposition>,
     /// The remark on the layer where none was named.
     pub(super) remark: String,
+    /// The remark on the precision where the method needs more than was asked for.
+    pub(super) precision: &'static str,
 }
 
 /// The loop over all inputs.

@@ -125,7 +125,7 @@ impl<'a> CompiledFile<'a> {
             Precision::F32 => engine.native_precision(),
         };
         let explainer = Explainer::from_graph(explanation, engine, precision)?;
-        Ok(ExplainJob { context, explainer, by_layer: None, remark: " (as compiled)".into() })
+        Ok(ExplainJob { context, explainer, by_layer: None, remark: " (as compiled)".into(), precision: "" })
     }
 
     fn reads(&self, input: &str) -> bool {

@@ -119,7 +119,7 @@ fn issue_27_7_quantised_networks_give_the_scores_of_onnx_runtime() {
 /// A network and its quantised form look at the same places.
 #[test]
 fn issue_27_7_quantised_networks_are_explained_like_the_network_they_were_made_of() {
-    for method in ["gradcam", "saliency", "splitcam", "lrp"] {
+    for method in ["gradcam", "saliency", "splitcam", "splitgrad", "splitlrp", "splitstream", "lrp"] {
         let (own, _) = raw("explain", "residual", "residual.x.npy", &["--method", method]);
         for name in ["qdq_u8", "qdq_s8", "qoperator_u8", "qoperator_s8", "dynamic"] {
             let name = format!("quantised_{name}");
@@ -128,6 +128,70 @@ fn issue_27_7_quantised_networks_are_explained_like_the_network_they_were_made_o
             assert!(similar > 0.98, "{method} of {name}: {similar}");
         }
     }
+}
+
+/// Dynamic quantisation writes the scale of a product between it and its bias, which are one layer to every rule.
+#[test]
+fn issue_27_lrp_of_a_dynamically_quantised_network_has_the_size_of_its_own() {
+    let (own, _) = raw("explain", "residual", "residual.x.npy", &["--method", "lrp"]);
+    let (map, _) = raw("explain", "quantised_dynamic", "residual.x.npy", &["--method", "lrp"]);
+    let error = relative_error(&map, &own);
+    assert!(error < 6e-2, "{error}");
+}
+
+#[test]
+fn issue_27_the_split_of_a_quantised_network_is_that_of_its_real_numbers() {
+    let folder = ScratchFolder::new();
+    let verified = succeeds(["verify", &network("quantised_qdq_u8")]).out;
+    let line = verified.lines().find(|line| line.contains("f = g − h ")).unwrap();
+    assert!(line.starts_with("holds"), "{line}");
+    assert!(line.contains("without the rounding of activations (11 nodes)"), "{line}");
+    let (g, h) = (text(&folder.path("g.onnx")), text(&folder.path("h.onnx")));
+    let said = succeeds(["split", &network("quantised_qdq_u8"), "--out-g", &g, "--out-h", &h]).errors;
+    assert!(said.contains("11 nodes that round activations are left out"), "{said}");
+}
+
+/// A sigmoid squeezed to `[N]` is one score a sample, explained like `[N, 1]`: values of ONNX Runtime and of PyTorch.
+#[test]
+fn issue_27_a_single_score_a_sample_is_explained() {
+    let (logits, _) = raw("run", "single_score", "single_score.x.npy", &[]);
+    assert_eq!(logits.shape(), [2, 1]);
+    let p: Vec<f64> = logits.to_f64().iter().map(|z| 1.0 / (1.0 + (-z).exp())).collect();
+    let found = Tensor::new([2], p).unwrap();
+    assert!(relative_error(&found, &array(&fixture("single_score.y.npy"))) < 1e-6);
+    let (map, said) = raw("explain", "single_score", "single_score.x.npy", &["--method", "saliency"]);
+    assert!(relative_error(&map, &array(&fixture("single_score.saliency.npy"))) < 1e-5);
+    assert!(said.contains("sigmoid"), "{said}");
+    succeeds(["verify", &network("single_score")]);
+}
+
+#[test]
+fn issue_27_a_map_that_is_not_finite_is_an_error() {
+    let folder = ScratchFolder::new();
+    let (roots, x, out) = (network("roots"), text(&fixture("roots.x.npy")), text(&folder.path("out")));
+    let words = [
+        "the map by gradient at input holds numbers that are not finite, first in sample 1",
+        "--precision f64",
+    ];
+    refuses(["explain", &roots, &x, "--method", "gradient", "--out", &out], &words);
+    assert!(!folder.path("out").join("roots.x.gradient.png").exists());
+}
+
+#[test]
+fn issue_27_compile_says_that_half_and_double_become_float32() {
+    let folder = ScratchFolder::new();
+    let compiled = text(&folder.path("compiled.onnx"));
+    for name in ["half", "double"] {
+        let words = ["compile", &network(name), "-o", &compiled, "--method", "gradient"];
+        let said = succeeds(words).errors;
+        let expected = format!("numbers of {name} precision; the new file reads and returns float32");
+        assert!(said.contains(&expected), "{said}");
+    }
+    assert!(
+        !succeeds(["compile", &network("mlp"), "-o", &compiled, "--method", "gradient"])
+            .errors
+            .contains("float32")
+    );
 }
 
 fn cosine(a: &[f64], b: &[f64]) -> f64 {

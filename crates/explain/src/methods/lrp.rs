@@ -2,10 +2,10 @@
 
 use monosplit_autodiff::Walk;
 use monosplit_graph::op::Reduction;
-use monosplit_graph::{NodeId, Result};
+use monosplit_graph::{Graph, NodeId, Op, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
-use crate::lrp::{Composite, LrpRules};
+use crate::lrp::{Composite, LrpRules, Products};
 use crate::method::{Attribution, GraphMethod, Method, Procedure};
 
 /// The relevance of the class scores, where the walk starts.
@@ -62,4 +62,21 @@ impl GraphMethod for Lrp {
         let relevance = builder.message(self, at, |builder| self.walk(builder))?;
         Ok(Attribution::per_element(relevance, at, Reduction::Sum))
     }
+
+    /// Sums and differences of tokens cancel: from block to block relevance is divided by what is left of them, and an error
+    /// grows as relevance does. The rules of AttnLRP, which give constants their share, keep it small.
+    fn needs_double_precision(&self, network: &Graph) -> bool {
+        self.composite.products == Products::GatesHeld && has_layers_over_tokens(network)
+    }
+}
+
+/// Whether a matrix product reads activations of more than two axes, as attention and dense layers over tokens do.
+fn has_layers_over_tokens(network: &Graph) -> bool {
+    let over_tokens = |&input: &NodeId| {
+        let operand = network.node(input);
+        !operand.is_constant() && operand.shape.rank() > 2
+    };
+    network
+        .nodes()
+        .any(|(_, node)| matches!(node.op, Op::MatMul { .. }) && node.inputs.iter().any(over_tokens))
 }

@@ -1,7 +1,7 @@
 //! SplitLRP: relevance propagated through the pair of streams.
 
 use monosplit_graph::op::Reduction;
-use monosplit_graph::{NodeId, Result};
+use monosplit_graph::{Graph, NodeId, Result};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, DefaultLayer, GraphMethod, Method, Procedure};
@@ -60,7 +60,7 @@ impl GraphMethod for SplitLrp {
     }
 
     /// The rule divides by both members of a pair, one of which may be tiny beside the other.
-    fn needs_double_precision(&self) -> bool {
+    fn needs_double_precision(&self, _: &Graph) -> bool {
         true
     }
 }

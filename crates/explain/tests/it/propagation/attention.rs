@@ -104,6 +104,73 @@ fn block(noise: &Noise) -> Graph {
     g
 }
 
+/// Static quantisation rounds a product over tokens before its bias is added: the two are one layer all the same.
+#[test]
+fn issue_27_a_quantiser_between_a_product_and_its_bias_is_passed() {
+    let noise = Noise::new(5);
+    let network = |rounded: bool| {
+        let mut g = Graph::new();
+        let x = g.input("image", Shape::batched(&[4, 6]), Kind::Float);
+        let mut y = mapped(&mut g, &noise, "dense", x, 5);
+        if rounded {
+            let (min, max) = (f64::NEG_INFINITY, f64::INFINITY);
+            y = g.unary(Unary::Quantise { step: 1e-12, min, max }, y).unwrap();
+        }
+        let bias: Vec<f64> = (0..5).map(|i| noise.stream("bias").gaussian(i)).collect();
+        let bias = g.constant(Tensor::vector(bias));
+        let biased = g.plus(y, bias).unwrap();
+        let active = g.rectified(biased).unwrap();
+        let pooled = g.reduced(Reduction::Mean, active, &[1], false).unwrap();
+        let scores = mapped(&mut g, &noise, "head", pooled, 3);
+        g.output("scores", scores);
+        g
+    };
+    let values: Vec<f64> = (0..48).map(|i| noise.stream("x").gaussian(i)).collect();
+    let images = Tensor::new([2, 4, 6], values).unwrap();
+    let rules = [epsilon(), Rule::Gamma { gamma: 0.25 }, Rule::ZPlus];
+    let composites = rules.map(Composite::everywhere).into_iter().chain([Composite::attention(epsilon())]);
+    for composite in composites {
+        let maps = [false, true].map(|rounded| {
+            let method = Arc::new(Lrp { composite: composite.clone(), seed: RelevanceSeed::Score });
+            let request = MapRequest::of(method, None);
+            let explainer = Explainer::new(&network(rounded), &[request], &double()).unwrap();
+            let found = explainer.explain(&images, &Class::Top, &Settings::default()).unwrap();
+            found.maps[0].values.to_f64().into_vec()
+        });
+        let largest = maps[0].iter().fold(0f64, |most, v| most.max(v.abs()));
+        for (a, b) in maps[0].iter().zip(&maps[1]) {
+            assert!((a - b).abs() <= 1e-7 * largest, "{}: {a} {b}", composite.name);
+        }
+    }
+}
+
+/// In single precision, relevance by the rules of `lrp` loses its digits from block to block: it is computed in double
+/// precision where there are tokens, and the rules of AttnLRP, which do not need it, are not.
+#[test]
+fn issue_27_relevance_over_tokens_is_computed_in_double_precision() {
+    let noise = Noise::new(3);
+    let network = block(&noise);
+    let values: Vec<f32> = (0..48).map(|i| noise.stream("x").gaussian(i) as f32).collect();
+    let images = Tensor::new([2, 4, 6], values).unwrap();
+    let request =
+        |composite: Composite| MapRequest::of(Arc::new(Lrp { composite, seed: RelevanceSeed::Score }), None);
+    let map = |request: MapRequest, engine: &Cpu| {
+        let explainer = Explainer::new(&network, &[request], engine).unwrap();
+        explainer.explain(&images, &Class::Top, &Settings::default()).unwrap().maps[0]
+            .values
+            .to_f64()
+            .into_vec()
+    };
+    let plus = request(Composite::epsilon_plus());
+    assert!(plus.needs_double_precision(&network));
+    assert!(!request(Composite::attention(epsilon())).needs_double_precision(&network));
+    let (single, double) = (map(plus.clone(), &Cpu::default()), map(plus, &double()));
+    let largest = double.iter().fold(0f64, |most, v| most.max(v.abs()));
+    for (a, b) in single.iter().zip(&double) {
+        assert!((a - b).abs() <= 6e-8 * largest, "{a} {b}");
+    }
+}
+
 /// All rules but that of the softmax keep the total: what the image lacks of the score is what went missing there.
 #[test]
 fn only_softmax_takes_relevance() {

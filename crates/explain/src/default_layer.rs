@@ -300,7 +300,7 @@ impl<'g> FeatureMaps<'g> {
         }
     }
 
-    /// A bottleneck with its name. Tokens that a layer norm reads are taken behind it: before it, the channels of a
+    /// A dominator with its name. Tokens that a layer norm reads are taken behind it: before it, the channels of a
     /// gradient times the activations sum to zero wherever the norm is the only reader, since it takes away their scale.
     fn described(&self, value: NodeId, what: Description) -> Option<ChosenLayer> {
         let source = self.before_movements(value);

@@ -93,8 +93,8 @@ pub(crate) struct Compile {
 
     /// Compute in single (f32) or double (f64) precision. Inputs and outputs are float32 in
     /// either; so are weights, but for those a batch norm is merged into where f64 is asked for
-    /// [default: f64 with splitlrp and with lrp of layers over tokens, as explain does it; f32 for
-    /// all others].
+    /// [default: f64 with splitlrp and with lrp over tokens, as explain does it; f32 for all
+    /// others].
     #[arg(long, value_name = "KIND", value_parser = precision_of_a_file, verbatim_doc_comment)]
     precision: Option<Precision>,
 

@@ -184,7 +184,7 @@ mod tests {
         let read = |start: usize, length: usize| {
             let mut g = g.clone();
             let scores = g.add(Op::Slice { axis: 1, start, step: 1, length }, &[padded]).unwrap();
-            influence(&g, scores)[x.index()].clone()
+            score_dependence(&g, scores)[x.index()].clone()
         };
         assert_eq!(read(0, 1), None);
         assert_eq!(read(0, 3), Some(vec![0..1, 0..2, 0..4]));

@@ -29,6 +29,8 @@ pub enum ErrorKind {
     Memory,
     /// Whoever asked for a computation ended it.
     Cancelled,
+    /// The program contradicts itself, whatever it was given.
+    Internal,
 }
 
 impl ErrorKind {
@@ -43,6 +45,7 @@ impl ErrorKind {
             ErrorKind::Argument => "argument",
             ErrorKind::Memory => "memory",
             ErrorKind::Cancelled => "cancelled",
+            ErrorKind::Internal => "internal",
         }
     }
 }
@@ -130,6 +133,11 @@ impl Error {
     /// There is not enough memory.
     pub fn memory(message: impl Into<String>) -> Self {
         Error::new(ErrorKind::Memory, message)
+    }
+
+    /// The program contradicts itself; `what` says where it noticed.
+    pub fn internal(what: impl fmt::Display) -> Self {
+        Error::new(ErrorKind::Internal, format!("this is a bug of monosplit, please report it: {what}"))
     }
 
     /// Values do not fit the op they enter.

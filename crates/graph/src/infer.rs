@@ -287,6 +287,15 @@ fn conv_transpose(
     let mut dims = vec![x.dims()[0], Dim::Fixed(output_channels)];
     for (axis, length) in spatial(x)?.into_iter().enumerate() {
         let (before, after) = window.pad[axis];
+        // Beyond a stride no element of the input reaches the padded end, and the result is no transpose.
+        if output_padding[axis] >= window.stride[axis] {
+            return Err(Error::shape(format!(
+                "axis {} of a transposed convolution of {x} has {} elements more than its input and stride {} give, expected fewer than the stride",
+                axis + 2,
+                output_padding[axis],
+                window.stride[axis]
+            )));
+        }
         let full = length
             .checked_sub(1)
             .and_then(|n| n.checked_mul(window.stride[axis]))
@@ -441,6 +450,18 @@ mod tests {
                     assert_eq!(shape_of(op, &[y, w]).unwrap(), x);
                 }
             }
+        }
+    }
+
+    /// ONNX Runtime refuses what has no convolution that it is the transpose of.
+    #[test]
+    fn a_transposed_convolution_is_padded_by_less_than_its_stride() {
+        let (x, w) = (Shape::batched(&[1, 3]), Shape::fixed(&[1, 1, 2]));
+        for (stride, dilation, padding) in [(2, 1, 1), (3, 1, 2), (2, 1, 2), (1, 3, 1), (1, 1, 1)] {
+            let window = Window { stride: vec![stride], dilation: vec![dilation], ..Window::new([2]) };
+            let op = Op::ConvTranspose { window, groups: 1, output_padding: vec![padding] };
+            let found = shape_of(op, &[x.clone(), w.clone()]);
+            assert_eq!(found.is_ok(), padding < stride, "{stride} {dilation} {padding}");
         }
     }
 

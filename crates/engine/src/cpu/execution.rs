@@ -12,6 +12,7 @@ use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, StreamMatrix};
 use super::program::{ChainedConvolution, CpuProgram, Executor, Streams};
 use super::real::Real;
+use super::unwinding::caught;
 use super::value::{Shared, Slice, SliceMut, Storage, View, ViewMut};
 use crate::plan::{BufferLocation, Step};
 use crate::profile::{NodeTime, Profile};
@@ -35,7 +36,7 @@ impl<R: Real> Execution<'_, R> {
         for (step, executor) in program.plan.steps.iter().zip(&program.executors) {
             let began = Instant::now();
             let mut taken = self.take(step)?;
-            let done = self.step(step, executor, &mut taken);
+            let done = caught(|| self.step(step, executor, &mut taken));
             for (buffer, storage) in taken {
                 self.arena[buffer] = storage;
             }

@@ -12,6 +12,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use super::sync::{AtomicBool, AtomicUsize, Ordering, UnsafeCell, spin_until};
+use super::unwinding::OutOfMemory;
 
 /// The bit of the state that says that workers may enter.
 const OPEN: usize = 1;
@@ -34,6 +35,8 @@ pub(super) struct Handover {
     published: UnsafeCell<Option<Published>>,
     /// Whether an item panicked on a worker.
     panicked: AtomicBool,
+    /// Bytes that an item on a worker had no memory for; 0 if there was none.
+    missing_bytes: AtomicUsize,
 }
 
 /// A counter with a cache line (and its prefetched neighbour) of its own, so that counting one share does not slow another.
@@ -64,6 +67,7 @@ impl Handover {
             taken: (0..threads.max(1)).map(|_| ItemCounter(AtomicUsize::new(0))).collect(),
             published: UnsafeCell::new(None),
             panicked: AtomicBool::new(false),
+            missing_bytes: AtomicUsize::new(0),
         }
     }
 
@@ -90,6 +94,7 @@ impl Handover {
         self.published.with_mut(|published| unsafe { *published = Some(Published { work, count }) });
         self.taken.iter().for_each(|taken| taken.0.store(0, Ordering::Relaxed));
         self.panicked.store(false, Ordering::Relaxed);
+        self.missing_bytes.store(0, Ordering::Relaxed);
         self.state.store(OPEN, Ordering::Release);
         // SAFETY: the calling thread published the work.
         let done = catch_unwind(AssertUnwindSafe(|| unsafe { self.take_items(thread) }));
@@ -98,11 +103,15 @@ impl Handover {
         // SAFETY: the handover is closed and all workers have left.
         self.published.with_mut(|published| unsafe { *published = None });
         let panicked = self.panicked.load(Ordering::Relaxed);
+        let missing_bytes = self.missing_bytes.load(Ordering::Relaxed);
         self.claimed.store(false, Ordering::Release);
         if let Err(cause) = done {
             resume_unwind(cause);
         }
         assert!(!panicked, "a work item panicked on another thread");
+        if missing_bytes > 0 {
+            OutOfMemory(missing_bytes).unwind();
+        }
     }
 
     /// Takes items and runs them until none is left.
@@ -155,8 +164,12 @@ impl<'a> SpinningWorker<'a> {
             return false;
         }
         // SAFETY: this thread has entered.
-        if catch_unwind(AssertUnwindSafe(|| unsafe { handover.take_items(self.thread) })).is_err() {
-            handover.panicked.store(true, Ordering::Relaxed);
+        match catch_unwind(AssertUnwindSafe(|| unsafe { handover.take_items(self.thread) })) {
+            Ok(()) => {}
+            Err(cause) => match cause.downcast_ref::<OutOfMemory>() {
+                Some(OutOfMemory(bytes)) => handover.missing_bytes.store((*bytes).max(1), Ordering::Relaxed),
+                None => handover.panicked.store(true, Ordering::Relaxed),
+            },
         }
         // No item is left: nobody else need enter.
         handover.state.fetch_and(!OPEN, Ordering::AcqRel);

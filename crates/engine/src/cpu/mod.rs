@@ -10,6 +10,7 @@ mod program;
 pub(crate) mod real;
 mod sync;
 pub(crate) mod thread_pool;
+pub(crate) mod unwinding;
 mod value;
 
 use std::sync::{Arc, Mutex, PoisonError};

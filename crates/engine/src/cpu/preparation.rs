@@ -11,6 +11,7 @@ use super::kernels::packed_convolution::PackedWeightCache;
 use super::kernels::policy::{self, Kernel};
 use super::program::{ChainedConvolution, CpuProgram, Executor, Streams};
 use super::real::Real;
+use super::unwinding::caught;
 use super::value::{Shared, Storage, View, ViewMut};
 use crate::graph_info::element_bytes;
 use crate::plan::Step;
@@ -150,7 +151,7 @@ impl<R: Real> CpuProgram<R> {
             cached: (packing.1, weights),
         };
         let name = &self.info.values[id.index()].name;
-        let kernel = policy::choose(node, &constants, &convolution).map_err(|e| e.at(name))?;
+        let kernel = caught(|| policy::choose(node, &constants, &convolution)).map_err(|e| e.at(name))?;
         log::trace!("{name}: {}", kernel.name(packing.0.batch_size));
         Ok(kernel)
     }
@@ -217,7 +218,7 @@ impl<R: Real> CpuProgram<R> {
         storage.grow(count)?;
         let mut out = ViewMut { shape: &shape, data: storage.slice_mut(count) };
         if !out.is_empty() {
-            (kernel.run)(&views, &mut out)?;
+            caught(|| (kernel.run)(&views, &mut out))?;
         }
         Ok(storage.share(count))
     }

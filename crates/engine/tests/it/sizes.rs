@@ -189,3 +189,20 @@ fn long_reductions_are_what_they_are_defined_to_be() {
         every_engine_gives(&graph, &inputs, &expected, &format!("{shape:?} over {gone:?}"));
     }
 }
+
+/// Hostile networks add up axes without elements that are not neighbours; `2_110_tile` of the shared hostile files was one.
+#[test]
+fn sums_over_axes_without_elements_are_those_of_nothing() {
+    for (shape, gone) in [(&[2, 0, 3, 4][..], &[1, 3][..]), (&[0, 5, 0], &[0, 2]), (&[3, 0], &[1])] {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::fixed(shape), Kind::Float);
+        let reductions = [Reduction::Sum, Reduction::Product];
+        let outputs = reductions.map(|reduction| graph.reduced(reduction, x, gone, false).unwrap());
+        outputs.iter().for_each(|&y| {
+            graph.output("y", y);
+        });
+        let input = halves(shape, 4);
+        let expected = reductions.map(|reduction| reduced(&input, gone, reduction));
+        every_engine_gives(&graph, &[input], &expected, &format!("{shape:?} over {gone:?}"));
+    }
+}

@@ -13,6 +13,7 @@ use super::epilogue::Epilogue;
 use super::{activation, elementwise, row_loops};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
+use crate::cpu::unwinding::filled;
 use crate::cpu::value::{Slice, SliceMut, View};
 
 /// Elements of a block.
@@ -250,7 +251,7 @@ impl Fused {
     fn registers<R: Real>(&self, accesses: &[Access<'_, R>], length: usize) -> Registers<R> {
         fn repeated<T: Element>(wanted: bool, length: usize) -> Repeated<T> {
             let length = if wanted { length } else { 0 };
-            Repeated { elements: vec![T::default(); length], uniform: false }
+            Repeated { elements: filled(T::default(), length), uniform: false }
         }
         let repeats = |kind: Kind| {
             let of_kind = self.inputs.iter().map(move |&input| input == kind);

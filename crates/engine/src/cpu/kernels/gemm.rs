@@ -9,6 +9,7 @@ use super::gemm_rhs::{RhsPanels, pack_rhs};
 use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for_chunks;
+use crate::cpu::unwinding::filled;
 
 /// The depth multiplied before the next panel, so that a left panel stays in the first cache.
 pub(crate) const DEPTH: usize = 256;
@@ -143,7 +144,7 @@ impl<R: Real> LhsPanels<R> {
     pub(crate) fn pack(level: SimdLevel, matrix: Matrix<'_, R>) -> Self {
         matrix.check("left matrix");
         let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
-        let mut data = vec![R::ZERO; Self::length(level, rows, depth)];
+        let mut data = filled(R::ZERO, Self::length(level, rows, depth));
         let panels = (0..rows).step_by(height).zip(data.chunks_exact_mut((height * depth).max(1)));
         for (first, target) in panels {
             interleave(matrix.rows(first, height.min(rows - first)), height, target);
@@ -155,7 +156,7 @@ impl<R: Real> LhsPanels<R> {
     pub(crate) fn pack_parallel(level: SimdLevel, matrix: Matrix<'_, R>) -> Self {
         matrix.check("left matrix");
         let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
-        let mut data = vec![R::ZERO; Self::length(level, rows, depth)];
+        let mut data = filled(R::ZERO, Self::length(level, rows, depth));
         let panels = rows.div_ceil(height);
         parallel_for_chunks(
             &mut data[..panels * height * depth],

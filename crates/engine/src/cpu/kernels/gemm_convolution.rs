@@ -19,6 +19,7 @@ use super::simd_level::{SimdLevel, VECTORS};
 use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::parallel_for;
+use crate::cpu::unwinding::filled;
 
 /// The number of blocks of positions from which on blocks are distributed among threads.
 const MANY_BLOCKS: usize = 8;
@@ -278,7 +279,7 @@ impl GemmConvolution {
     pub(crate) fn rest<R: Real>(&self, level: SimdLevel, x: &[R], positions: &Range<usize>) -> Vec<R> {
         let patch_panels = self.patch_panels::<R>(level, positions, true);
         let mut panels =
-            vec![R::ZERO; self.depth() * patch_panels.iter().map(|(width, _)| width).sum::<usize>()];
+            filled(R::ZERO, self.depth() * patch_panels.iter().map(|(width, _)| width).sum::<usize>());
         if let [(width, patch_panels)] = &patch_panels[..] {
             patch_panels.pack(x, 0..self.depth(), *width, &mut panels);
         }

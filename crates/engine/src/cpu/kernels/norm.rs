@@ -9,6 +9,7 @@ use super::chunks::for_each_chunk;
 use super::simd_lanes::Lanes;
 use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
+use crate::cpu::unwinding::filled;
 
 /// Per-channel factor and summand of a batch normalisation.
 #[derive(Clone, Debug)]
@@ -104,7 +105,7 @@ pub(crate) fn layer_norm<R: Real>(epsilon: f64, x: &[R], scale: &[R], bias: Opti
     if scale.is_empty() {
         return;
     }
-    let zeros = if bias.is_none() { vec![R::ZERO; scale.len()] } else { Vec::new() };
+    let zeros = if bias.is_none() { filled(R::ZERO, scale.len()) } else { Vec::new() };
     let bias = bias.unwrap_or(&zeros);
     let per_task = (GRAIN / scale.len()).max(1) * scale.len();
     for_each_chunk(out, per_task, &|task, out| {
@@ -154,7 +155,7 @@ impl LocalResponse {
         let channels = shape[1];
         let (before, after) = ((self.size - 1) / 2, self.size / 2);
         out.par_chunks_mut(plane).enumerate().for_each_init(
-            || vec![0.0f64; plane],
+            || filled(0.0f64, plane),
             |sums, (index, out)| {
                 let (image, channel) = (index / channels * channels, index % channels);
                 sums.fill(0.0);

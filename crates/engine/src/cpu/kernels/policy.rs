@@ -16,6 +16,7 @@ use super::packed_convolution::PackedConvolution;
 use super::packed_product::{MIN_ROWS, PackedProduct};
 use super::{activation, broadcast, elementwise, movement, norm, pool, reduce, resize, softmax};
 use crate::cpu::real::Real;
+use crate::cpu::unwinding::filled;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 type RunKernel<R> = dyn Fn(&[View<'_, R>], &mut ViewMut<'_, R>) -> Result<()> + Send + Sync;
@@ -281,7 +282,7 @@ fn layer_norm<R: Real>(axis: usize, epsilon: f64) -> Kernel<R> {
     Kernel::new("layer norm", move |v, out| {
         let normalised = &v[0].shape[axis..];
         let full = |parameter: &View<'_, R>| {
-            let mut expanded = vec![R::ZERO; normalised.iter().product()];
+            let mut expanded = filled(R::ZERO, normalised.iter().product());
             broadcast::expand((parameter.real()?, parameter.shape), (&mut expanded, normalised))?;
             Ok(expanded)
         };

@@ -9,6 +9,7 @@ use super::simd_level::SimdLevel;
 use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
+use crate::cpu::unwinding::filled;
 
 /// Planes one task takes the mean of, where that is one number each.
 const GRAIN: usize = 16;
@@ -175,7 +176,7 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
         };
         return each_plane(y, sliding.output_len(), || (), largest);
     }
-    let scratch = || (vec![R::ZERO; length], vec![R::ZERO; pitch * step]);
+    let scratch = || (filled(R::ZERO, length), filled(R::ZERO, pitch * step));
     each_plane(y, sliding.output_len(), scratch, |(column, phases), index, y| {
         let x = plane(x, inputs, index);
         for (row, y) in y.chunks_mut(sliding.width()).enumerate() {
@@ -212,7 +213,7 @@ pub(crate) fn average_pool<R: Real>(
     }
     let planes = y.par_chunks_mut(sliding.output_len()).zip(x.par_chunks(sliding.input_len()));
     planes.for_each_init(
-        || vec![0.0f64; width],
+        || filled(0.0f64, width),
         |sums, (y, x)| {
             for (row, y) in y.chunks_mut(width).enumerate() {
                 sums.fill(0.0);
@@ -253,7 +254,7 @@ pub(crate) fn average_pool_transpose<R: Real>(
     let reciprocals: Vec<R> = sliding.reciprocals(divisor).into_iter().map(R::from_f64).collect();
     let planes = x.par_chunks_mut(sliding.input_len()).zip(y.par_chunks(sliding.output_len()));
     planes.for_each_init(
-        || vec![R::ZERO; width],
+        || filled(R::ZERO, width),
         |shares, (x, y)| {
             x.fill(R::ZERO);
             for (row, y) in y.chunks(width).enumerate() {
@@ -291,9 +292,9 @@ impl<R: Real> Winners<R> {
     fn new(sliding: &SlidingWindow) -> Self {
         let (width, step, length) = (sliding.width(), sliding.step(), sliding.input[sliding.input.len() - 1]);
         Winners {
-            best: vec![R::ZERO; width],
-            taps: vec![R::ZERO; width],
-            phases: vec![R::ZERO; length.div_ceil(step) * step],
+            best: filled(R::ZERO, width),
+            taps: filled(R::ZERO, width),
+            phases: filled(R::ZERO, length.div_ceil(step) * step),
             origins: vec![0; sliding.taps()],
             step,
         }

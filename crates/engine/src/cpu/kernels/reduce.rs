@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::chunks::for_each_chunk;
 use super::movement::permute;
 use crate::cpu::real::{Element, Real};
+use crate::cpu::unwinding::filled;
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 /// A value seen as `outer × length × inner`, reduced along the middle.
@@ -72,7 +73,7 @@ fn gathered<T: Element>(x: &[T], shape: &[usize], axes: &[usize], reduce: impl F
     }
     let kept = (0..shape.len()).filter(|axis| !axes.contains(axis));
     let order: Vec<usize> = kept.chain(axes.iter().copied()).collect();
-    let mut side_by_side = vec![T::default(); x.len()];
+    let mut side_by_side = filled(T::default(), x.len());
     permute((x, shape), &order, &mut side_by_side);
     let length = axes.iter().map(|&axis| shape[axis]).product();
     reduce(&side_by_side, ReducedView { length, inner: 1 });

@@ -4,6 +4,7 @@ use monosplit_graph::op::{Coordinates, Interpolation, ResizeAxis, Taps};
 use rayon::prelude::*;
 
 use crate::cpu::real::Real;
+use crate::cpu::unwinding::filled;
 
 /// Resizes `x` along every axis listed.
 pub(crate) fn resize<R: Real>(
@@ -20,7 +21,7 @@ pub(crate) fn resize<R: Real>(
     for axis in rest {
         let mut resized_shape = shape.clone();
         resized_shape[axis.axis] = axis.length;
-        let mut resized = vec![R::ZERO; resized_shape.iter().product()];
+        let mut resized = filled(R::ZERO, resized_shape.iter().product());
         along(axis, interpolation, coordinates, (current.as_deref().unwrap_or(x), &shape), &mut resized);
         (shape, current) = (resized_shape, Some(resized));
     }

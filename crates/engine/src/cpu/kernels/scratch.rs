@@ -6,6 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::with_scratch;
+use crate::cpu::unwinding::filled;
 
 /// Bytes of a cache line, at which every buffer begins.
 const LINE: usize = 64;
@@ -29,9 +30,13 @@ impl ScratchBuffers {
             return Vec::new();
         }
         let found = self.best_fit(length).filter(|memory| memory.capacity() >= length);
-        let mut memory = found.unwrap_or_else(|| Vec::with_capacity(length));
-        memory.resize(length, R::ZERO);
-        memory
+        match found {
+            Some(mut memory) => {
+                memory.resize(length, R::ZERO);
+                memory
+            }
+            None => filled(R::ZERO, length),
+        }
     }
 
     /// Keeps a vector for the next [`ScratchBuffers::take`].
@@ -62,10 +67,11 @@ impl<R: Real> Scratch<R> {
     /// A buffer of `length` elements.
     pub(crate) fn new(length: usize) -> Self {
         let slack = LINE / size_of::<R>();
-        let wanted = length + slack;
+        let wanted = length.saturating_add(slack);
         let mut buffer: Vec<R> = with_scratch(|buffers| buffers?.best_fit(wanted)).unwrap_or_default();
         if buffer.len() < wanted {
-            buffer = vec![R::ZERO; wanted];
+            drop(buffer);
+            buffer = filled(R::ZERO, wanted);
         }
         let offset = buffer.as_ptr().align_offset(LINE).min(slack);
         Scratch { buffer, offset, length }

@@ -12,6 +12,7 @@ use super::matmul::{BLOCK, Product, SMALL, SPAN, VECTOR_BLOCK, flip};
 use super::scratch::Scratch;
 use super::simd_level::SimdLevel;
 use crate::cpu::real::Real;
+use crate::cpu::unwinding::filled;
 
 /// A matrix `[outputs, inputs]`, or `[inputs, outputs]` unless transposed.
 #[derive(Clone, Copy, Debug)]
@@ -99,7 +100,7 @@ impl<R: Real> StreamMatrix<'_, R> {
 
     /// Adds the outputs from `first` on where each is a dense row of the matrix.
     fn rows(&self, first: usize, vectors: &[(&[R], bool)], out: &mut [&mut [R]]) {
-        let mut magnitudes = vec![R::ZERO; self.inputs];
+        let mut magnitudes = filled(R::ZERO, self.inputs);
         for row in 0..out.first().map_or(0, |out| out.len()) {
             let weights = &self.data[(first + row) * self.inputs..][..self.inputs];
             if vectors.iter().any(|(_, magnitude)| *magnitude) {

@@ -8,6 +8,7 @@ use super::gemm::{Matrix, Region, multiply};
 use super::im2col::{Patches, PlaneLayout};
 use super::sliding_window::SlidingWindow;
 use crate::cpu::real::Real;
+use crate::cpu::unwinding::filled;
 
 /// Samples of `x` and channels of `y` that one task computes.
 const SAMPLES: usize = 16;
@@ -67,9 +68,9 @@ impl WeightGradient {
             (self.sliding.input_len(), self.sliding.output_len(), self.sliding.taps());
         let width = CHANNELS.min(self.outputs - first);
         let rows = samples * taps;
-        let mut product = vec![R::ZERO; rows * width];
+        let mut product = filled(R::ZERO, rows * width);
         let copies = Patches::new(&self.sliding, &PlaneLayout::plain(&self.sliding, 1), 0..positions);
-        let mut patches = vec![R::ZERO; rows * positions];
+        let mut patches = filled(R::ZERO, rows * positions);
         for input in 0..self.inputs {
             for (sample, patches) in patches.chunks_exact_mut(taps * positions).enumerate() {
                 let channel =

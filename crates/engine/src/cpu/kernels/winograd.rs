@@ -19,6 +19,7 @@ use super::winograd_tiles::{Segment, Strips, Tiles};
 use super::winograd_transform::{TileSize, transform_input, transform_output};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
+use crate::cpu::unwinding::filled;
 
 /// Tiles one task transforms and multiplies on its own, so that they stay in its cache.
 const OWN_TILES: usize = 64;
@@ -51,7 +52,7 @@ impl<R: Real> TransformedKernel<R> {
     ) -> Self {
         let length = LhsPanels::<R>::length(level, outputs, inputs);
         let height = level.rows::<R>();
-        let mut positions: Vec<Vec<R>> = (0..size.positions()).map(|_| vec![R::ZERO; length]).collect();
+        let mut positions: Vec<Vec<R>> = (0..size.positions()).map(|_| filled(R::ZERO, length)).collect();
         let targets: Vec<DisjointSlice<'_, R>> =
             positions.iter_mut().map(|position| DisjointSlice::new(position)).collect();
         (0..outputs.div_ceil(height)).into_par_iter().for_each(|panel| {

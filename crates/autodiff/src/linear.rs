@@ -5,7 +5,7 @@ use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis,
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Result, Shape};
 
 pub use crate::axis::AxisMap;
-use crate::axis::apply_transposed;
+use crate::axis::{apply_transposed, transpose_pad, transpose_slice};
 
 /// The values that the coefficients of a linear node are read from.
 #[derive(Clone, Copy)]
@@ -121,17 +121,16 @@ fn transpose_node(
             pads[*axis] = (*start, available - start - length);
             g.add(Op::Pad { padding: Padding::Constant(0.0), pads }, &[y])
         }
-        (Op::Slice { axis, start, step, length }, _) => {
-            let map = AxisMap::slice(input.fixed_at(*axis).unwrap_or(0), *start, *step, *length);
-            apply_transposed(g, y, *axis, map)
+        (Op::Slice { axis, start, step, .. }, _) => {
+            transpose_slice(g, y, *axis, (*start, *step), input.fixed_at(*axis).unwrap_or(0))
         }
         (Op::Pad { padding: Padding::Constant(_), pads }, _) => transpose_padding(g, y, pads, input),
         (Op::Pad { padding, pads }, _) => {
             let mut value = y;
             for (axis, &(before, after)) in pads.iter().enumerate() {
                 if (before, after) != (0, 0) {
-                    let map = AxisMap::pad(input.fixed_at(axis).unwrap_or(0), before, after, *padding);
-                    value = apply_transposed(g, value, axis, map)?;
+                    let available = input.fixed_at(axis).unwrap_or(0);
+                    value = transpose_pad(g, value, axis, ((before, after), *padding), available)?;
                 }
             }
             Ok(value)
@@ -148,11 +147,9 @@ fn transpose_node(
             let mut value = y;
             for resized in axes {
                 let length = input.fixed_at(resized.axis).unwrap_or(0);
-                let mut map = AxisMap::resize(length, resized, *interpolation, *coordinates);
-                if magnitude {
-                    map.make_absolute();
-                }
-                value = apply_transposed(g, value, resized.axis, map)?;
+                let map = AxisMap::resize(length, resized, *interpolation, *coordinates);
+                let map = if magnitude { map.absolute() } else { map };
+                value = apply_transposed(g, value, resized.axis, &map)?;
             }
             Ok(value)
         }
@@ -301,7 +298,7 @@ fn transpose_gather(g: &mut Graph, node: &Node, y: NodeId, axis: usize, input: &
     let dims = input.dims();
     let flat = [&dims[..axis], &[Dim::Fixed(indices.len())], &dims[axis + 1..]].concat();
     let y = g.reshaped(y, Shape::new(flat))?;
-    apply_transposed(g, y, axis, map)
+    apply_transposed(g, y, axis, &map)
 }
 
 /// `value` resized as `node` does, with every interpolation weight replaced by its magnitude.
@@ -314,9 +311,8 @@ pub fn resized_in_magnitude(g: &mut Graph, node: &Node, value: NodeId) -> Result
     let mut value = value;
     for resized in axes {
         let length = g.node(value).shape.fixed_at(resized.axis).unwrap_or(0);
-        let mut map = AxisMap::resize(length, resized, *interpolation, *coordinates);
-        map.make_absolute();
-        value = apply_transposed(g, value, resized.axis, map.transposed())?;
+        let map = AxisMap::resize(length, resized, *interpolation, *coordinates).absolute();
+        value = apply_transposed(g, value, resized.axis, &map.transposed())?;
     }
     Ok(value)
 }
@@ -345,8 +341,7 @@ pub fn apply_parts_transposed(
     map: &AxisMap,
 ) -> Result<(NodeId, NodeId)> {
     let (positive, negative) = map.parts();
-    let (pp, nn) =
-        (apply_transposed(g, p, axis, positive.clone())?, apply_transposed(g, n, axis, negative.clone())?);
-    let (np, pn) = (apply_transposed(g, p, axis, negative)?, apply_transposed(g, n, axis, positive)?);
+    let (pp, nn) = (apply_transposed(g, p, axis, &positive)?, apply_transposed(g, n, axis, &negative)?);
+    let (np, pn) = (apply_transposed(g, p, axis, &negative)?, apply_transposed(g, n, axis, &positive)?);
     Ok((g.plus(pp, nn)?, g.plus(np, pn)?))
 }

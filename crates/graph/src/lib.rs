@@ -32,6 +32,7 @@ pub mod options;
 pub mod passes;
 mod resampling;
 mod shape;
+mod tap_sums;
 mod tensor;
 pub mod weights;
 

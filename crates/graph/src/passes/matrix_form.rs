@@ -3,7 +3,7 @@
 
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
-use crate::op::{Coordinates, Divisor, Interpolation, Op, Padding, Reduction, ResizeAxis, Taps, Window};
+use crate::op::{Coordinates, Divisor, Interpolation, Op, Padding, Reduction, ResizeAxis, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
@@ -59,30 +59,9 @@ fn resized(
     let mut value = x;
     for axis in ResizeAxis::shrinking_first(axes, &lengths) {
         let taps = axis.taps(interpolation, coordinates, lengths[axis.axis]);
-        value = interpolated(g, value, axis.axis, &taps)?;
+        value = g.tap_sums(value, axis.axis, &taps)?;
     }
     Ok(Some(value))
-}
-
-fn interpolated(g: &mut Graph, x: NodeId, axis: usize, places: &[Taps]) -> Result<NodeId> {
-    let most = places.iter().map(Vec::len).max().unwrap_or(0);
-    let mut sum: Option<NodeId> = None;
-    for tap in 0..most {
-        // A position with fewer taps reads its last one again with weight zero.
-        let spare = |taps: &Taps| taps.last().map_or((0, 0.0), |&(at, _)| (at, 0.0));
-        let taps = places.iter().map(|taps| taps.get(tap).copied().unwrap_or_else(|| spare(taps)));
-        let (at, weights): (Vec<i64>, Vec<f64>) = taps.map(|(at, weight)| (at as i64, weight)).unzip();
-        let at = g.constant(Tensor::vector(at));
-        let mut seen = g.add(Op::Gather { axis }, &[x, at])?;
-        if weights.iter().any(|&weight| weight != 1.0) {
-            let mut shape = vec![1; g.node(x).shape.rank() - axis];
-            shape[0] = weights.len();
-            let weights = g.constant(Tensor::new(shape, weights)?);
-            seen = g.times(seen, weights)?;
-        }
-        sum = Some(sum.map_or(Ok(seen), |earlier| g.plus(earlier, seen))?);
-    }
-    Ok(sum.unwrap_or(x))
 }
 
 fn spatial(shape: &Shape) -> Option<Vec<usize>> {

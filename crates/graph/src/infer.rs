@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::graph::Node;
-use crate::op::{Arity, Binary, Op, Padding, Window};
+use crate::op::{Binary, Op, Padding, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
 
@@ -26,16 +26,11 @@ pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(Shape, Kind)> {
 }
 
 fn check_arity(op: &Op, found: usize) -> Result<()> {
-    let Arity { least, most } = op.properties().arity;
-    if (least..=most).contains(&found) {
-        return Ok(());
+    let arity = op.properties().arity;
+    match arity.admits(found) {
+        true => Ok(()),
+        false => Err(Error::shape(format!("{} takes {arity} inputs, found {found}", op.name()))),
     }
-    let expected = match most {
-        usize::MAX => format!("at least {least}"),
-        _ if least == most => least.to_string(),
-        _ => format!("{least} to {most}"),
-    };
-    Err(Error::shape(format!("{} takes {expected} inputs, found {found}", op.name())))
 }
 
 fn output_kind(op: &Op, inputs: &[&Node]) -> Result<Kind> {

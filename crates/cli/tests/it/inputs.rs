@@ -307,8 +307,9 @@ fn issue_27_11_messages_name_what_is_wrong() {
 fn issue_27_14_a_node_of_two_types_is_named() {
     let (mixed, x) = (network("mixed_types"), text(&fixture("mlp.x.npy")));
     let words = "in node 'product': MatMul reads float and double numbers";
-    assert!(succeeds(["run", &mixed, &x]).errors.contains(words));
-    assert!(succeeds(["inspect", &mixed]).out.contains(words));
+    refuses(["run", &mixed, &x], &[words]);
+    let outcome = monosplit(["inspect", &mixed]);
+    assert!(outcome.code == 2 && outcome.out.contains("float and double"), "{}", outcome.out);
 }
 
 /// Files that ONNX Runtime accepts have no such node.

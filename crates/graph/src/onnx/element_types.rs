@@ -8,7 +8,7 @@ use super::import_quantised::quantised_type;
 use super::model::AttributeValue;
 use super::remark::MixedTypes;
 use crate::element::Element;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::op::{Op, Unary};
 use crate::tensor::Kind;
@@ -60,6 +60,21 @@ pub(crate) fn mixed_types(call: &Call) -> Option<(Element, Element)> {
     let mut types = alike.filter_map(|index| call.element(index));
     let first = types.next()?;
     types.find(|&other| other != first).map(|other| (first, other))
+}
+
+/// An error if a node reads numbers of two types. Halves beside single numbers are read: files that were converted to half
+/// precision have such nodes.
+pub(crate) fn check_types(call: &Call) -> Result<()> {
+    let is_small = |element: Element| matches!(element, Element::F16 | Element::BF16 | Element::F32);
+    match mixed_types(call) {
+        Some((first, second)) if !(is_small(first) && is_small(second)) => Err(Error::malformed(format!(
+            "{} reads {} and {} numbers where ONNX requires one type; cast one of them when you export the network",
+            call.op(),
+            first.name(),
+            second.name()
+        ))),
+        _ => Ok(()),
+    }
 }
 
 impl Importer<'_> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::call::Call;
 use super::declared_value::DeclaredValue;
-use super::element_types::result_type;
+use super::element_types::{check_types, result_type};
 use super::elements;
 use super::evaluate;
 use super::files::Files;
@@ -18,6 +18,7 @@ use super::operators::operator;
 use super::order::reading_order;
 use super::quantiser::{as_quantised, integers, on_real_numbers, passed_on};
 use super::remark::{Notes, Remark};
+use super::schema;
 use super::value::{Content, Known, Value};
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -333,10 +334,24 @@ impl<'m> Importer<'m> {
 
     /// Reads the nodes that `wanted` depends on.
     pub(crate) fn read_nodes(&mut self, nodes: &[NodeProto], wanted: &[&str]) -> Result<()> {
-        for index in reading_order(nodes, wanted, |name| self.lookup(name).is_some())? {
+        let order = reading_order(nodes, wanted, |name| self.lookup(name).is_some())?;
+        let read: HashSet<usize> = order.iter().copied().collect();
+        for index in order {
             self.read_node(&nodes[index], index)?;
         }
+        for node in (0..nodes.len()).filter(|index| !read.contains(index)).map(|index| &nodes[index]) {
+            self.check_unread(node)?;
+        }
         Ok(())
+    }
+
+    /// Holds a node to its schema that nothing reads: a file with such a fault is not what its writer meant.
+    fn check_unread(&mut self, node: &NodeProto) -> Result<()> {
+        if self.functions.contains_key(&(&*node.domain, &*node.op_type)) {
+            return Ok(());
+        }
+        let checked = schema::check(node, self.opset()).map_err(|e| e.at(&node.name));
+        self.tolerate(checked, &node.name, &node.op_type).map(|_| ())
     }
 
     fn read_node(&mut self, node: &NodeProto, index: usize) -> Result<()> {
@@ -391,6 +406,8 @@ impl<'m> Importer<'m> {
             return if unreadable { Ok(unknown(call)) } else { self.call_function(function, call, name) };
         }
         let import = operator(&call.node.domain, call.op())?;
+        schema::check(call.node, call.opset)?;
+        check_types(call)?;
         if unreadable {
             return Ok(unknown(call));
         }
@@ -523,8 +540,7 @@ fn names_read(graph: &GraphProto) -> HashSet<&str> {
 pub(crate) fn opset_of(opsets: &[OperatorSetId]) -> Result<i64> {
     let own = opsets.iter().find(|o| o.domain().is_empty() || o.domain() == "ai.onnx");
     match own {
-        Some(id) if id.version >= 1 => Ok(id.version),
-        Some(id) => Err(Error::malformed(format!("there is no operator set {}", id.version))),
+        Some(id) => schema::check_version(id.version).map(|()| id.version),
         None => Err(Error::malformed(
             "not an ONNX model: it names no operator set (is the file complete and really ONNX?)",
         )),

@@ -21,6 +21,15 @@ pub(crate) fn binary(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
         return Err(Error::unsupported("broadcasting as before operator set 7 is not supported"));
     }
     let (a, b) = (importer.operand(call, 0)?, importer.operand(call, 1)?);
+    let (first, second) = (importer.shape(a), importer.shape(b));
+    if call.opset < 7 && first != second {
+        return Err(Error::shape(format!(
+            "{} of the shapes {first} and {second} in operator set {}, where operands are not broadcast unless an attribute \
+             says so",
+            call.op(),
+            call.opset
+        )));
+    }
     importer.one(Op::Binary(function(call.op())?), &[a, b])
 }
 

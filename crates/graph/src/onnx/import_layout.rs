@@ -109,7 +109,10 @@ pub(crate) fn pad(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
         None => call.int_list(1, "pads")?.ok_or_else(|| Error::malformed("Pad has no pads"))?,
     };
     let axes = match call.int_list(3, "axes")? {
-        Some(axes) => axes.iter().map(|&a| call::axis(a, rank)).collect::<Result<Vec<_>>>()?,
+        Some(axes) => {
+            call::sorted_axes(&axes, rank)?;
+            axes.iter().map(|&a| call::axis(a, rank)).collect::<Result<Vec<_>>>()?
+        }
         None => (0..rank).collect(),
     };
     if pads.len() != 2 * axes.len() {

@@ -199,7 +199,10 @@ fn a_survey_lists_every_problem_at_once() {
 fn statistics_of_the_batch_are_part_of_a_graph_in_training_mode() {
     let norm = |attributes: &[Attribute], outputs: &[&str]| {
         let weights = ["w", "b", "m", "v"].map(|name| zeros(name, &[3])).to_vec();
-        model(vec![node("BatchNormalization", &["x", "w", "b", "m", "v"], outputs, attributes)], weights)
+        let node = node("BatchNormalization", &["x", "w", "b", "m", "v"], outputs, attributes);
+        // The attribute came with operator set 14, and outputs told the mode before.
+        let opsets = vec![OperatorSetId::onnx(if attributes.is_empty() { 13 } else { 14 })];
+        ModelProto { opsets, ..model(vec![node], weights) }
     };
     let mode = |flag: i64| ("training_mode", AttributeProto::int(flag));
     let evaluated = import(&norm(&[mode(0)], &["y"])).unwrap();
@@ -214,10 +217,9 @@ fn statistics_of_the_batch_are_part_of_a_graph_in_training_mode() {
         assert_eq!(graph.node(output).shape, evaluated.node(evaluated.outputs()[0].node).shape);
         assert!(samples_interact(&graph));
     }
-    let short = model(
-        vec![node("BatchNormalization", &["x", "w", "w", "w", "w"], &["y"], &[mode(1)])],
-        vec![zeros("w", &[2])],
-    );
+    let node = node("BatchNormalization", &["x", "w", "w", "w", "w"], &["y"], &[mode(1)]);
+    let short = model(vec![node], vec![zeros("w", &[2])]);
+    let short = ModelProto { opsets: vec![OperatorSetId::onnx(14)], ..short };
     assert!(refused(&short).contains("[3]"));
 }
 

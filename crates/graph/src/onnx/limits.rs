@@ -23,7 +23,7 @@ const FREE_MEMORY: usize = 1 << 24;
 /// An error if reading `file` would take more memory or stack than an honest file does.
 pub(crate) fn check(file: &[u8]) -> Result<()> {
     let limit = file.len().saturating_mul(MEMORY_PER_BYTE).saturating_add(FREE_MEMORY);
-    Counter { left: limit }.count(file, Kind::Model, 0)
+    Counter { left: limit, graphs: 0 }.count(file, Kind::Model, 0)
 }
 
 /// The kinds of messages that are read.
@@ -103,6 +103,8 @@ impl Kind {
 struct Counter {
     /// Bytes of memory that messages may still take.
     left: usize,
+    /// Graphs of the model itself.
+    graphs: usize,
 }
 
 impl Counter {
@@ -127,6 +129,12 @@ impl Counter {
                 ))
             })?;
             if let Some(inner) = kind.field(tag) {
+                self.graphs += usize::from(kind == Kind::Model && inner == Kind::Graph);
+                if self.graphs > 1 {
+                    return Err(Error::malformed(
+                        "the file holds two networks, one after the other; expected one",
+                    ));
+                }
                 let nested = kind == Kind::Attribute && inner == Kind::Graph;
                 self.message(content, inner, depth + usize::from(nested))?;
             }
@@ -185,6 +193,14 @@ mod tests {
         reversed.reverse();
         let error = ModelProto::read(reversed.into()).unwrap_err().to_string();
         assert!(error.contains("nested"), "{error}");
+    }
+
+    #[test]
+    fn two_models_in_a_file_are_refused() {
+        let bytes = nested(1).encode_to_vec();
+        check(&bytes).unwrap();
+        let said = check(&[bytes.clone(), bytes].concat()).unwrap_err().to_string();
+        assert!(said.contains("two networks"), "{said}");
     }
 
     #[test]

@@ -46,6 +46,7 @@ mod operators;
 mod order;
 mod quantiser;
 mod remark;
+mod schema;
 mod static_array;
 mod subgraph;
 mod symbolic_int;

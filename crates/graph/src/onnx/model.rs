@@ -305,8 +305,10 @@ mod tests {
             field(7, &[field(1, &field(3, node.as_bytes())), field(2, name.as_bytes())].concat())
         };
         let bytes = [&[0x08, 1][..], &graph("a", "first"), &[0x08, 2], &graph("b", "last")].concat();
-        let model = read(bytes).unwrap();
+        let model = ModelProto::decode(&bytes[..]).unwrap();
         let graph = model.graph.unwrap();
+        // Two graphs are two files, one after the other, which no exporter means to be one.
+        assert!(read(bytes).is_err());
         assert_eq!((model.ir_version, &*graph.name), (2, "last"));
         assert_eq!(graph.nodes.iter().map(|node| &*node.name).collect::<Vec<_>>(), ["a", "b"]);
         let axis = |content: &[u8]| DimensionProto::decode(content).unwrap().length;

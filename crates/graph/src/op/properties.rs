@@ -33,7 +33,23 @@ pub struct Arity {
     pub most: usize,
 }
 
+impl std::fmt::Display for Arity {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Arity { least, most } = self;
+        match *most {
+            usize::MAX => write!(f, "at least {least}"),
+            _ if least == most => write!(f, "{least}"),
+            _ => write!(f, "{least} to {most}"),
+        }
+    }
+}
+
 impl Arity {
+    /// Whether an op may read so many.
+    pub fn admits(self, count: usize) -> bool {
+        (self.least..=self.most).contains(&count)
+    }
+
     pub(super) const fn exactly(count: usize) -> Self {
         Arity { least: count, most: count }
     }

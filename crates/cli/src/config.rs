@@ -1,8 +1,10 @@
 //! Default values of options from configuration files. A key is the long name of an option. At the top level it applies to
-//! each command that has the option, in the table of a command to that command.
+//! each command that has the option, in the table of a command to that command. The file in the current folder may have come
+//! with a download: it cannot name files, and what it changes is announced.
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use monosplit::eval::experiment::value::{Kind, SourceLocation, Value};
@@ -21,6 +23,8 @@ struct Setting {
     command: Vec<String>,
     option: String,
     value: Form,
+    /// Whether it stands in the current folder.
+    is_here: bool,
 }
 
 /// The values of a key.
@@ -54,7 +58,12 @@ pub(crate) fn files() -> Vec<PathBuf> {
 pub(crate) fn apply(mut command: Command, files: &[PathBuf]) -> Result<(Command, Defaults)> {
     let mut defaults = Defaults::default();
     for path in files {
-        for setting in settings(&command, path)? {
+        let settings = settings(&command, path)?;
+        if path == Path::new(HERE) {
+            settings.iter().try_for_each(|setting| names_no_file(&command, setting))?;
+        }
+        for mut setting in settings {
+            setting.is_here = path == Path::new(HERE);
             command = set(command, &setting.command, &setting);
             defaults.settings.push(setting);
         }
@@ -80,25 +89,70 @@ impl Defaults {
         Some(setting.location.error(format!("{name}: {said}")).to_string())
     }
 
-    /// Where the defaults stand that an error is about: those that were in force and whose name or value it quotes.
-    pub(crate) fn origin(&self, command: &Command, matches: &ArgMatches, said: &str) -> Option<String> {
-        let (mut command, mut matches, mut path) = (command, matches, Vec::new());
-        while let Some((name, inner)) = matches.subcommand() {
-            (command, matches) = (command.find_subcommand(name)?, inner);
+    /// The defaults that were in force.
+    fn in_force(&self, command: &Command, matches: &ArgMatches) -> Vec<&Setting> {
+        fn defaulted<'a>(command: &'a Command, matches: &ArgMatches) -> Vec<&'a str> {
+            let by_default = |arg: &&Arg| {
+                let known = matches.ids().any(|id| id == arg.get_id());
+                known && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::DefaultValue)
+            };
+            command.get_arguments().filter(by_default).filter_map(Arg::get_long).collect()
+        }
+        let (mut inner, mut matches, mut path) = (command, matches, Vec::new());
+        // Options of all commands are those of the program.
+        let mut options = defaulted(command, matches);
+        while let Some((name, further)) = matches.subcommand() {
+            let Some(found) = inner.find_subcommand(name) else { break };
+            (inner, matches) = (found, further);
             path.push(name);
         }
-        let in_force = command.get_arguments().filter(|arg| {
-            let known = matches.ids().any(|id| id == arg.get_id());
-            known && matches.value_source(arg.get_id().as_str()) == Some(ValueSource::DefaultValue)
-        });
-        let settings = in_force.filter_map(|arg| self.of(&path, arg.get_long()?));
+        if !path.is_empty() {
+            options.extend(defaulted(inner, matches));
+        }
+        options.into_iter().filter_map(|option| self.of(&path, option)).collect()
+    }
+
+    /// Where the defaults stand that an error is about: those that were in force and whose name or value it quotes.
+    pub(crate) fn origin(&self, command: &Command, matches: &ArgMatches, said: &str) -> Option<String> {
+        let settings = self.in_force(command, matches).into_iter();
         let about: Vec<String> =
             settings.filter(|setting| setting.is_quoted(said)).map(Setting::to_string).collect();
         (!about.is_empty()).then(|| about.join("; "))
     }
+
+    /// What the file in the current folder changes in this run.
+    pub(crate) fn announcement(&self, command: &Command, matches: &ArgMatches) -> Option<String> {
+        let settings = self.in_force(command, matches).into_iter();
+        let set: Vec<String> = settings.filter(|setting| setting.is_here).map(Setting::assignment).collect();
+        (!set.is_empty()).then(|| format!("{HERE} in this folder sets {}", set.join(", ")))
+    }
+}
+
+/// An error if an option in the current folder names a file: it would choose what is read or overwritten.
+fn names_no_file(command: &Command, setting: &Setting) -> Result<()> {
+    let of = setting.command.iter().try_fold(command, |command, name| command.find_subcommand(name));
+    let args = of.map_or(Vec::new(), |of| named(of, &setting.option, setting.command.is_empty()));
+    let is_path = |arg: &&Arg| arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
+    if !args.iter().any(is_path) {
+        return Ok(());
+    }
+    Err(setting.location.error(format!(
+        "{}: a file in the current folder cannot say which files are read or written; give --{} on the command line, or \
+         write it into your own configuration",
+        setting.option, setting.option
+    )))
 }
 
 impl Setting {
+    fn assignment(&self) -> String {
+        let value = match &self.value {
+            Form::Flag(flag) => flag.to_string(),
+            Form::One(value) => value.clone(),
+            Form::Several(values) => values.join(", "),
+        };
+        format!("{} = {value}", self.option)
+    }
+
     fn is_quoted(&self, said: &str) -> bool {
         let quoted = |word: &str| said.contains(&format!("'{word}'"));
         let option = &*self.option;
@@ -113,13 +167,8 @@ impl Setting {
 
 impl std::fmt::Display for Setting {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Setting { location, option, value, .. } = self;
-        let value = match value {
-            Form::Flag(flag) => flag.to_string(),
-            Form::One(value) => value.clone(),
-            Form::Several(values) => values.join(", "),
-        };
-        write!(f, "{option} = {value} stands in {}, line {}", location.file.display(), location.line)
+        let SourceLocation { file, line, .. } = &self.location;
+        write!(f, "{} stands in {}, line {line}", self.assignment(), file.display())
     }
 }
 
@@ -173,7 +222,8 @@ fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut
                 .location
                 .error(format!("{key}: expected {said}, found {}", value.kind.description())));
         }
-        found.push(Setting { location: value.location.clone(), command: path.clone(), option, value: form });
+        let location = value.location.clone();
+        found.push(Setting { location, command: path.clone(), option, value: form, is_here: false });
     }
     Ok(())
 }
@@ -291,6 +341,19 @@ fn with_default(arg: Arg, form: &Form) -> Arg {
         Form::One(value) => arg.default_value(kept(value)),
         Form::Several(values) => arg.default_values(values.iter().map(kept)),
     }
+}
+
+/// Whether an option of a command is refused in the current folder.
+#[cfg(test)]
+pub(crate) fn refuses_here(command: &Command, path: &[&str], option: &str) -> bool {
+    let setting = Setting {
+        location: SourceLocation { file: std::sync::Arc::new(HERE.into()), line: 1 },
+        command: path.iter().map(|&name| name.to_owned()).collect(),
+        option: option.to_owned(),
+        value: Form::One("x".to_owned()),
+        is_here: true,
+    };
+    names_no_file(command, &setting).is_err()
 }
 
 #[cfg(test)]

@@ -44,12 +44,13 @@ use std::io::{self, Write};
 use std::time::Instant;
 
 use clap::error::{ContextKind, ErrorKind};
+use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand};
 use monosplit::graph::Error;
 
 use crate::config::{self, Defaults};
 use crate::exit_status::ExitStatus;
-use crate::failure::{Failure, FailureOutput, complain, hint, note, text};
+use crate::failure::{Failure, FailureOutput, complain, hint, note, say, text};
 use crate::json;
 use crate::output_style::OutputStyle;
 use read_files::keep_what_is_read;
@@ -247,6 +248,10 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus 
     }
     crate::logging::describe_program(&arguments);
     invocation.remark.iter().for_each(|remark| note(remark));
+    let announced = invocation.defaults.announcement(&CommandLine::command(), &invocation.matches);
+    // A file that came with a download cannot silence what is said of it.
+    let silenced = invocation.matches.value_source("quiet") == Some(ValueSource::CommandLine);
+    announced.iter().filter(|_| !silenced).for_each(|words| say(words));
     crate::interruption::remove_unfinished_files_on_signals();
     crate::interruption::report_lost_files();
     monosplit::graph::protect_inputs();
@@ -448,11 +453,35 @@ fn in_one_line(answer: &clap::Error) -> String {
 
 #[cfg(test)]
 mod tests {
+    use clap::builder::ValueParser;
+
     use super::*;
 
     #[test]
     fn the_command_line_is_well_formed() {
         CommandLine::command().debug_assert();
+    }
+
+    /// All commands, whatever they will have.
+    #[test]
+    fn no_option_of_any_command_that_names_a_file_is_taken_from_the_folder() {
+        fn check(command: &clap::Command, path: &[&str], found: &mut usize) {
+            for arg in command.get_arguments() {
+                let Some(option) = arg.get_long() else { continue };
+                let is_path = arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
+                let refused = config::refuses_here(&CommandLine::command(), path, option);
+                assert_eq!(refused, is_path, "{path:?} --{option}");
+                // An option that says where something is written is a path, and no text.
+                assert!(is_path || !WRITTEN.contains(&&*format!("--{option}")), "{path:?} --{option}");
+                *found += usize::from(is_path);
+            }
+            for inner in command.get_subcommands() {
+                check(inner, &[path, &[inner.get_name()]].concat(), found);
+            }
+        }
+        let mut found = 0;
+        check(&CommandLine::command(), &[], &mut found);
+        assert!(found > 30, "{found}");
     }
 
     #[test]

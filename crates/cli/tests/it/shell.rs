@@ -204,7 +204,11 @@ fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line
     let (found, said, _) = explain(&[]);
     assert!(found.contains("\"method\": \"splitgrad\"") && found.contains("\"alpha\": 0.2"), "{found}{said}");
     assert!(found.contains("layer3.2.conv2"), "{found}");
-    let (found, ..) = explain(&["--alpha", "0.45", "--layer", "layer4.2.conv2"]);
+    // What the folder changes is said, what the user's own file does is not.
+    let words = "monosplit.toml in this folder sets layer = layer3.2.conv2, alpha = 0.2\n";
+    assert!(said.contains(words) && !said.contains("splitgrad"), "{said}");
+    let (found, said, _) = explain(&["--alpha", "0.45", "--layer", "layer4.2.conv2"]);
+    assert!(!said.contains("in this folder"), "{said}");
     assert!(found.contains("\"alpha\": 0.45") && !found.contains("layer3.2.conv2"), "{found}");
     folder.write("monosplit.toml", "[explain]\nalhpa = 0.2\n");
     let (_, said, code) = explain(&[]);
@@ -222,12 +226,46 @@ fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line
         folder.write("monosplit.toml", text);
         let (_, said, code) = explain(&[]);
         assert!(code == Some(2) && said.contains(place) && said.contains(words), "{text}: {said}");
-        assert_eq!(said.lines().count(), 1, "{said}");
+        let errors = said.lines().filter(|line| !line.contains("monosplit.toml in this folder sets"));
+        assert_eq!(errors.count(), 1, "{said}");
     }
     // What was typed is not blamed on a file.
     folder.write("monosplit.toml", "alpha = 0.2\n");
     let (_, said, _) = explain(&["--alpha", "much"]);
     assert!(said.contains("'much'") && !said.contains("monosplit.toml"), "{said}");
+}
+
+/// A downloaded folder of a network cannot have files of its user overwritten.
+#[test]
+fn the_folder_cannot_choose_where_anything_is_written() {
+    let (folder, _) = demonstrated();
+    let here = folder.path("");
+    let precious = folder.write("precious.txt", "mine");
+    let (network, picture) = ("demo/pets-small.onnx", "demo/chelsea.png");
+    let target = precious.display();
+    let lines: [(&str, &str, &[&str]); 6] = [
+        ("run", "raw", &["run", network, picture]),
+        ("explain", "out", &["explain", network, picture]),
+        ("explain", "raw", &["explain", network, picture]),
+        ("demo", "out", &["demo"]),
+        ("compile", "out", &["compile", network]),
+        ("split", "out-g", &["split", network, "--out-h", "h.onnx"]),
+    ];
+    for (name, option, line) in lines {
+        for table in [format!("[{name}]\n{option} = \"{target}\""), format!("{option} = \"{target}\"")] {
+            folder.write("monosplit.toml", &table);
+            let output = command(&here, line).env_remove("MONOSPLIT_CONFIG").output().unwrap();
+            let said = text(&output.stderr);
+            assert!(output.status.code() == Some(2) && said.lines().count() == 1, "{said}");
+            assert!(said.contains(option) && said.contains("cannot say which files"), "{said}");
+            assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
+        }
+    }
+    // The same line in the user's own file is theirs.
+    std::fs::remove_file(folder.path("monosplit.toml")).unwrap();
+    let own = folder.write("own.toml", "[run]\nraw = \"scores.npy\"\n");
+    let output = command(&here, &["run", network, picture]).env("MONOSPLIT_CONFIG", own).output().unwrap();
+    assert!(output.status.success() && folder.path("scores.npy").is_file(), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -254,7 +292,11 @@ fn a_mistake_in_the_defaults_keeps_nobody_from_the_help() {
     folder.write("monosplit.toml", "json = true\n");
     let output = there(&["ops"]);
     assert_json(&text(&output.stdout));
-    assert!(output.stderr.is_empty(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr), "monosplit: monosplit.toml in this folder sets json = true\n");
+    // A file cannot silence what is said of it; a person can.
+    folder.write("monosplit.toml", "json = true\nquiet = true\n");
+    assert!(text(&there(&["ops"]).stderr).contains("json = true"));
+    assert!(there(&["ops", "--quiet"]).stderr.is_empty());
     std::fs::remove_file(folder.path("monosplit.toml")).unwrap();
     std::fs::create_dir(folder.path("monosplit.toml")).unwrap();
     let said = text(&there(&["inspect", "a.onnx"]).stderr);

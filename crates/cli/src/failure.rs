@@ -100,6 +100,7 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         }
         "layers" | "import report" => "`monosplit inspect` lists all",
         "mask-file" => "name its file: mask:file=mask.png",
+        "memory" => "give fewer samples at once (--batch), smaller ones, or more memory (--memory)",
         "methods" => "`monosplit methods` lists them",
         "model" => "or --model FILE",
         "model-instead" => "--model names another",

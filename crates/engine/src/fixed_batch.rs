@@ -1,6 +1,6 @@
 //! Programs of graphs that were written for one batch size, run on any number of samples.
 
-use monosplit_graph::batch::{rows, stack};
+use monosplit_graph::batch::{filled_rows, rows, stack};
 use monosplit_graph::{Kind, Result, Tensor};
 
 use crate::Program;
@@ -19,7 +19,7 @@ pub fn run_in_fixed_batches(
     let samples = first.shape().first().copied().unwrap_or(1);
     let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); axes.len()];
     for start in (0..samples).step_by(size.max(1)) {
-        let batch = rows(first, (start..start + size).map(|row| row.min(samples - 1)))?;
+        let batch = rows(first, filled_rows(samples, start, size)?.into_iter())?;
         let found = program.run(&[&[batch], others].concat())?;
         for ((parts, axis), tensor) in parts.iter_mut().zip(axes).zip(found) {
             match axis {

@@ -4,6 +4,7 @@
 use monosplit_graph::op::MultiplyAdds;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Result, Shape, Tensor, element_count};
 
+use crate::footprint::ScratchRule;
 use crate::plan::{BufferLocation, Plan};
 
 /// A value of the graph.
@@ -15,6 +16,8 @@ pub(crate) struct ValueInfo {
     pub(crate) shape: Shape,
     pub(crate) kind: Kind,
     pub(crate) inputs: Vec<NodeId>,
+    /// What its kernel needs besides.
+    pub(crate) scratch: ScratchRule,
 }
 
 /// The values of a graph, by node.
@@ -44,6 +47,7 @@ impl GraphInfo {
             shape: node.shape.clone(),
             kind: node.kind,
             inputs: node.inputs.iter().map(representative).collect(),
+            scratch: ScratchRule::of(node),
         };
         GraphInfo {
             values: graph.nodes().map(value).collect(),
@@ -58,16 +62,6 @@ impl GraphInfo {
 
     pub(crate) fn unavailable(&self, id: NodeId) -> Error {
         Error::argument("a value was read before it was computed").at(self.name(id))
-    }
-
-    pub(crate) fn too_large(&self, id: NodeId, limit: usize) -> Error {
-        let value = &self.values[id.index()];
-        Error::memory(format!(
-            "a value of shape {} takes the run over the memory limit of {} MiB; use a smaller batch or raise the limit",
-            value.shape,
-            limit >> 20
-        ))
-        .at(&value.name)
     }
 
     /// The batch size the inputs agree on; 1 if none has a batch axis.
@@ -119,15 +113,8 @@ impl GraphInfo {
         Ok(())
     }
 
-    /// Concrete shapes of all values that `plan` computes, if they fit into `limit` bytes; real numbers have
-    /// `real_bytes`.
-    pub(crate) fn shapes(
-        &self,
-        plan: &Plan,
-        batch: usize,
-        real_bytes: usize,
-        limit: usize,
-    ) -> Result<Vec<Vec<usize>>> {
+    /// Concrete shapes of all values that `plan` computes.
+    pub(crate) fn shapes(&self, plan: &Plan, batch: usize) -> Result<Vec<Vec<usize>>> {
         let mut shapes = vec![Vec::new(); self.values.len()];
         let mut computed: Vec<bool> =
             plan.locations.iter().map(|location| *location != BufferLocation::NotStored).collect();
@@ -138,23 +125,12 @@ impl GraphInfo {
             .for_each(|id| computed[id.index()] = true);
         for (index, value) in self.values.iter().enumerate() {
             if computed[index] {
-                shapes[index] = value.shape.at(batch).ok_or_else(|| {
+                let shape = value.shape.at(batch).filter(|shape| element_count(shape).is_some());
+                shapes[index] = shape.ok_or_else(|| {
                     Error::argument(format!("shape {} is too large at batch size {batch}", value.shape))
                         .at(&value.name)
                 })?;
             }
-        }
-        let mut total = 0usize;
-        for buffer in &plan.buffers {
-            let mut largest = 0;
-            for (id, parts) in &buffer.values {
-                let bytes = element_count(&shapes[id.index()])
-                    .and_then(|n| n.checked_mul(element_bytes(buffer.kind, real_bytes))?.checked_mul(*parts))
-                    .filter(|&bytes| total.checked_add(bytes).is_some_and(|n| n <= limit))
-                    .ok_or_else(|| self.too_large(*id, limit))?;
-                largest = largest.max(bytes);
-            }
-            total += largest;
         }
         Ok(shapes)
     }

@@ -6,14 +6,17 @@ mod cpu;
 #[cfg(feature = "cuda")]
 mod cuda;
 mod fixed_batch;
+mod footprint;
 mod graph_info;
 mod incremental;
+mod memory_budget;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
 mod plan;
 mod profile;
 mod profiled_engine;
 mod schedule;
+mod split_batch;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
@@ -22,10 +25,12 @@ pub use cpu::Cpu;
 pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;
 pub use incremental::{BaselineActivations, Change, IncrementalProgram};
+pub use memory_budget::{check_memory, memory_limit, set_memory_limit};
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 pub use profile::{NodeTime, Profile};
 pub use profiled_engine::ProfiledEngine;
+pub use split_batch::is_splittable;
 
 /// The precision real numbers are computed in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
-use monosplit_graph::batch::{check_whole_batches, rows, samples_interact};
+use monosplit_graph::batch::{check_whole_batches, filled_rows, rows, samples_interact};
 use monosplit_graph::{Dim, Error, Graph, Hint, Kind, LogTimer, Result, Tensor};
 
 use crate::bindings::bind;
@@ -202,9 +202,9 @@ impl Explainer {
                 }
                 let mut parts = Vec::with_capacity(samples.div_ceil(size));
                 for start in (0..samples).step_by(size) {
-                    let picked = || (start..start + size).map(|row| row.min(samples - 1));
-                    let images = rows(batch.images, picked())?;
-                    let numbers: Vec<i64> = picked().map(|row| numbers[row]).collect();
+                    let picked = filled_rows(samples, start, size)?;
+                    let numbers: Vec<i64> = picked.iter().map(|&row| numbers[row]).collect();
+                    let images = rows(batch.images, picked.into_iter())?;
                     let part = ExplainBatch { images: &images, ..*batch };
                     let part = self.run_accepted_batch(&part, &numbers)?;
                     parts.push(part.cut_to(size.min(samples - start))?);

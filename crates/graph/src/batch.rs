@@ -45,14 +45,52 @@ pub fn check_whole_batches(samples: usize, size: usize) -> Result<()> {
     )))
 }
 
+/// The largest batch that is filled up with copies of a sample. A network written down for more, of which most would be copies,
+/// costs as much as the file likes.
+pub const MAX_FILLED_BATCH: usize = 1024;
+
+/// The rows of the batch of `size` that begins with sample `start`, filled up with the last of the `samples`. An error if a
+/// large batch would have to be.
+pub fn filled_rows(samples: usize, start: usize, size: usize) -> Result<Vec<usize>> {
+    let left = samples.saturating_sub(start);
+    if left == 0 || (left < size && size > MAX_FILLED_BATCH) {
+        return Err(Error::argument(format!(
+            "the network was written down for batches of {size} and reads no other number of samples, found {left}; \
+             export it with a batch axis of open length, or give {size}"
+        )));
+    }
+    let mut rows = room_for(size)?;
+    rows.extend((0..size).map(|row| start + row.min(left - 1)));
+    Ok(rows)
+}
+
+/// A batch of `size` copies of a sample, which is a batch of one.
+pub fn repeated(sample: &Tensor, size: usize) -> Result<Tensor> {
+    rows(sample, filled_rows(1, 0, size)?.into_iter())
+}
+
+/// An empty vector with room for so many elements, if there is memory for them.
+fn room_for<T>(count: usize) -> Result<Vec<T>> {
+    let mut elements = Vec::new();
+    let refused = |_| Error::memory(format!("there is no memory for a batch of {count} elements"));
+    elements.try_reserve_exact(count).map_err(refused)?;
+    Ok(elements)
+}
+
 /// Some rows of a tensor, in the order given; the tensor itself, shared, if that is all of them.
 pub fn rows(tensor: &Tensor, wanted: impl Iterator<Item = usize>) -> Result<Tensor> {
-    fn pick<T: Copy>(from: &[T], row: usize, wanted: &[usize]) -> Vec<T> {
-        let mut picked = Vec::with_capacity(wanted.len() * row);
-        wanted.iter().for_each(|i| picked.extend_from_slice(&from[i * row..(i + 1) * row]));
-        picked
+    fn pick<T: Copy>(from: &[T], row: usize, wanted: &[usize]) -> Result<Vec<T>> {
+        let mut picked = room_for(wanted.len().saturating_mul(row))?;
+        for i in wanted {
+            let found = from.get(i * row..(i + 1) * row);
+            picked
+                .extend_from_slice(found.ok_or_else(|| Error::argument(format!("there is no sample {i}")))?);
+        }
+        Ok(picked)
     }
-    let wanted: Vec<usize> = wanted.collect();
+    let mut all = room_for(wanted.size_hint().0)?;
+    all.extend(wanted);
+    let wanted: Vec<usize> = all;
     if tensor.shape().first() == Some(&wanted.len()) && wanted.iter().enumerate().all(|(at, &row)| at == row)
     {
         return Ok(tensor.clone());
@@ -61,10 +99,10 @@ pub fn rows(tensor: &Tensor, wanted: impl Iterator<Item = usize>) -> Result<Tens
     let row = element_count(rest).unwrap_or(0);
     let shape: Vec<usize> = std::iter::once(wanted.len()).chain(rest.iter().copied()).collect();
     match tensor.data() {
-        Data::F32(from) => Tensor::new(shape, pick(from, row, &wanted)),
-        Data::F64(from) => Tensor::new(shape, pick(from, row, &wanted)),
-        Data::I64(from) => Tensor::new(shape, pick(from, row, &wanted)),
-        Data::Bool(from) => Tensor::new(shape, pick(from, row, &wanted)),
+        Data::F32(from) => Tensor::new(shape, pick(from, row, &wanted)?),
+        Data::F64(from) => Tensor::new(shape, pick(from, row, &wanted)?),
+        Data::I64(from) => Tensor::new(shape, pick(from, row, &wanted)?),
+        Data::Bool(from) => Tensor::new(shape, pick(from, row, &wanted)?),
     }
 }
 
@@ -125,7 +163,7 @@ pub fn stack(batches: &[Tensor], kind: Kind) -> Result<Tensor> {
 }
 
 fn joined<T>(batches: &[Tensor], elements: impl Fn(&Tensor) -> Option<Vec<T>>) -> Result<Vec<T>> {
-    let mut all = Vec::new();
+    let mut all = room_for(batches.iter().map(Tensor::len).fold(0, usize::saturating_add))?;
     for batch in batches {
         let part = elements(batch).ok_or_else(|| {
             Error::argument(format!("the network reads whole numbers, found {} ones", batch.kind()))
@@ -141,6 +179,17 @@ mod tests {
     use crate::graph::NodeId;
     use crate::op::Reduction;
     use crate::shape::Shape;
+
+    #[test]
+    fn only_small_batches_are_filled_with_copies() {
+        assert_eq!(filled_rows(5, 3, 4).unwrap(), [3, 4, 4, 4]);
+        assert_eq!(filled_rows(4000, 1000, 2000).unwrap().len(), 2000);
+        for (samples, size) in [(1, MAX_FILLED_BATCH + 1), (1, 1 << 40), (0, 1)] {
+            assert!(filled_rows(samples, 0, size).unwrap_err().to_string().contains("batches of"));
+        }
+        let sample = Tensor::new([1, 2], vec![1f32, 2.0]).unwrap();
+        assert_eq!(&*repeated(&sample, 3).unwrap().to_f32(), &[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+    }
 
     #[test]
     fn samples_interact_only_through_what_is_pooled_over_them() {

@@ -1,7 +1,7 @@
 //! Inference on any number of samples, whatever batch size the network was exported for.
 
 use monosplit_engine::{Engine, Profile, Program};
-use monosplit_graph::batch::{check_whole_batches, rows, samples_interact, stack};
+use monosplit_graph::batch::{check_whole_batches, filled_rows, rows, samples_interact, stack};
 use monosplit_graph::{Dim, Error, ErrorKind, Graph, Kind, Result, Tensor};
 
 use crate::model::Model;
@@ -86,7 +86,7 @@ impl Inference {
         let mut parts = Vec::with_capacity(count.div_ceil(size));
         for start in (0..count).step_by(size) {
             let wanted = size.min(count - start);
-            let chunk = rows(&all, (start..start + size).map(|row| row.min(count - 1)))?;
+            let chunk = rows(&all, filled_rows(count, start, size)?.into_iter())?;
             parts.push(rows(&self.once(chunk)?, 0..wanted)?);
         }
         stack(&parts, parts.first().map_or(Kind::Float, Tensor::kind))

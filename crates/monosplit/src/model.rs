@@ -114,7 +114,7 @@ impl Model {
         let model = match &origin {
             Origin::Onnx(path) => {
                 let report = import_report(path, options)?;
-                Model::from_report(origin, report, options)?
+                Model::from_report(origin, report, options)?.with_large_batch_open()
             }
             Origin::Architecture { name, weights } => {
                 let original = build(name, weights, options)?;

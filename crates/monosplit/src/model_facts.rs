@@ -1,7 +1,8 @@
 //! What a network says of its pictures and its classes, and what is assumed where it says nothing.
 
+use monosplit_engine::check_memory;
 use monosplit_graph::metadata::{PRESET, SCORES};
-use monosplit_graph::{Error, Hint, Result, Tensor, shown};
+use monosplit_graph::{Error, Hint, Result, Tensor, element_count, shown};
 use monosplit_image::{Fit, Picture, Preprocess, Preset};
 
 use crate::input::{ModelInput, Sample};
@@ -35,7 +36,9 @@ impl Model {
     /// on every call: for checks that need some input.
     pub fn pattern_sample(&self) -> Result<Tensor> {
         let shape = self.sample_shape()?;
-        let count: usize = shape.iter().product();
+        let count = element_count(&shape);
+        check_memory(count, &format!("a sample of shape {shape:?}"))?;
+        let count = count.unwrap_or(0);
         let mut state = 0x2545_f491_4f6c_dd1du64;
         let bytes = self.pixel_values()?.preset == Preset::None;
         let values: Vec<f32> = (0..count)

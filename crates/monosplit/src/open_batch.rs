@@ -1,9 +1,10 @@
 //! Opening the batch axis of a network: most exporters fix the batch size unless told otherwise, and few networks depend
 //! on it.
 
-use monosplit_engine::Cpu;
-use monosplit_graph::batch::samples_interact;
-use monosplit_graph::{Noise, Result, Tensor};
+use monosplit_engine::{Cpu, check_memory, is_splittable};
+use monosplit_graph::batch::{MAX_FILLED_BATCH, samples_interact};
+use monosplit_graph::op::{Op, OpKey};
+use monosplit_graph::{Graph, Noise, Result, Tensor, element_count};
 
 use crate::inference::Inference;
 use crate::model::Model;
@@ -23,11 +24,45 @@ impl Model {
     }
 }
 
+impl Model {
+    /// The network with its batch size open, where the file fixes one that no sample could fill and both forms are the same
+    /// graph at that size, one sample independent of the next. Nothing is run.
+    pub(crate) fn with_large_batch_open(self) -> Model {
+        let Ok(Some(size)) = self.fixed_batch() else { return self };
+        if size <= MAX_FILLED_BATCH || self.opened_with().open_batch {
+            return self;
+        }
+        let opened = self.opened_with().clone().open_batch(true).open(self.origin().clone());
+        match opened {
+            Ok(opened)
+                if same_at(opened.original(), self.original(), size) && is_splittable(opened.graph()) =>
+            {
+                log::info!("{}: the file fixes batches of {size}; any number is taken", self.origin());
+                opened
+            }
+            _ => self,
+        }
+    }
+}
+
+/// Whether `open` is the graph `fixed` at a batch of `size`.
+fn same_at(open: &Graph, fixed: &Graph, size: usize) -> bool {
+    let shaped = |op: &Op| matches!(op, Op::Reshape { .. } | Op::Expand { .. });
+    open.len() == fixed.len()
+        && open.nodes().zip(fixed.nodes()).all(|((_, open), (_, fixed))| {
+            open.op.name() == fixed.op.name()
+                && open.inputs == fixed.inputs
+                && open.shape.at(size) == fixed.shape.at(size)
+                && (shaped(&open.op) || OpKey::of(&open.op) == OpKey::of(&fixed.op))
+        })
+}
+
 /// Whether both give the same scores to samples of noise.
 fn agree(fixed: &Model, open: &Model) -> Result<bool> {
     let shape: Vec<usize> = std::iter::once(COMPARED).chain(open.sample_shape()?).collect();
-    let (count, noise) = (shape.iter().product::<usize>() as u64, Noise::new(0).stream("any batch"));
-    let numbers: Vec<f32> = (0..count).map(|i| noise.gaussian(i) as f32).collect();
+    let (count, noise) = (element_count(&shape), Noise::new(0).stream("any batch"));
+    check_memory(count, &format!("a batch of shape {shape:?}"))?;
+    let numbers: Vec<f32> = (0..count.unwrap_or(0) as u64).map(|i| noise.gaussian(i) as f32).collect();
     let samples = [Tensor::new(shape, numbers)?];
     let scores = |model: &Model| Ok(Inference::new(model, &Cpu::default())?.run(&samples)?.to_f64());
     let (fixed, open): (_, _) = (scores(fixed)?, scores(open)?);

@@ -2,9 +2,9 @@
 
 use monosplit_engine::{Cpu, Engine};
 use monosplit_explain::{Pair, class_scores};
-use monosplit_graph::batch::stack;
+use monosplit_graph::batch::repeated;
 use monosplit_graph::passes::drop_rounding;
-use monosplit_graph::{Kind, Result, Tensor};
+use monosplit_graph::{Result, Tensor};
 
 use crate::model::Model;
 
@@ -26,7 +26,7 @@ impl PairCancellation {
 
     /// Measures it at one sample.
     pub fn measure(model: &Model, pair: &Pair, sample: &Tensor) -> Result<Self> {
-        let image = stack(&vec![sample.clone(); model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
+        let image = repeated(sample, model.fixed_batch()?.unwrap_or(1))?;
         let part = |part: fn(f32) -> f32| {
             Tensor::new(image.shape(), image.to_f32().iter().map(|&v| part(v)).collect::<Vec<f32>>())
         };

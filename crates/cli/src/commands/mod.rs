@@ -134,8 +134,28 @@ struct CommandLine {
     #[arg(long, global = true, help_heading = "In general", alias = "no-colour")]
     no_color: bool,
 
+    /// Hold no more memory than this: 500M, 4G [default: three quarters of what is free].
+    #[arg(long, global = true, value_name = "SIZE", value_parser = bytes, help_heading = "In general")]
+    memory: Option<usize>,
+
     #[command(subcommand)]
     command: Option<Command>,
+}
+
+/// A number of bytes, with K, M, G or T for powers of 1024.
+fn bytes(text: &str) -> Result<usize, String> {
+    let expected = || format!("expected a size such as 500M or 4G, found '{text}'");
+    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let shift = match text[digits.len()..].to_ascii_uppercase().trim_end_matches('B').trim_end_matches('I') {
+        "" => 0,
+        "K" => 10,
+        "M" => 20,
+        "G" => 30,
+        "T" => 40,
+        _ => return Err(expected()),
+    };
+    let number: usize = digits.parse().map_err(|_| expected())?;
+    number.checked_mul(1 << shift).filter(|&bytes| bytes > 0).ok_or_else(expected)
 }
 
 #[derive(Subcommand)]
@@ -246,6 +266,7 @@ pub(crate) fn main(arguments: impl IntoIterator<Item = OsString>) -> ExitStatus 
     if let Err(error) = crate::logging::install(invocation.line.verbose) {
         return Refusal::Mistake(text(&error)).report(&arguments);
     }
+    invocation.line.memory.iter().for_each(|&bytes| monosplit::engine::set_memory_limit(bytes));
     crate::logging::describe_program(&arguments);
     invocation.remark.iter().for_each(|remark| note(remark));
     let announced = invocation.defaults.announcement(&CommandLine::command(), &invocation.matches);
@@ -482,6 +503,17 @@ mod tests {
         let mut found = 0;
         check(&CommandLine::command(), &[], &mut found);
         assert!(found > 30, "{found}");
+    }
+
+    #[test]
+    fn sizes_are_read_with_their_units() {
+        assert_eq!(bytes("4G"), Ok(4 << 30));
+        assert_eq!(bytes("500MiB"), Ok(500 << 20));
+        assert_eq!(bytes("12k"), Ok(12 << 10));
+        assert_eq!(bytes("7"), Ok(7));
+        for wrong in ["", "G", "-1G", "4X", "0", "99999999999999T", "1.5G", "4 G"] {
+            assert!(bytes(wrong).is_err(), "{wrong}");
+        }
     }
 
     #[test]

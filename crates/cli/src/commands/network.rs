@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit::engine::Engine;
-use monosplit::graph::batch::stack;
-use monosplit::graph::{Error, Kind, Result, Tensor};
+use monosplit::graph::batch::repeated;
+use monosplit::graph::{Error, Result, Tensor};
 use monosplit::{Approximation, Model, ModelOptions, Origin, OutputChoice};
 
 use super::compute::Precision;
@@ -76,9 +76,7 @@ impl PiecewiseArgs {
     ) -> Result<(Model, Option<Approximation>)> {
         let Some(knots) = self.piecewise else { return Ok((model, None)) };
         let sample = match model.fixed_batch()? {
-            Some(size) if sample.shape().first() != Some(&size) => {
-                stack(&vec![sample.clone(); size], Kind::Float)?
-            }
+            Some(size) if sample.shape().first() != Some(&size) => repeated(sample, size)?,
             _ => sample.clone(),
         };
         let (model, found) = model.piecewise(&[sample], knots as usize, engine)?;

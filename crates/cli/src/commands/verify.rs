@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::explain::{STABILISERS, Stabiliser};
-use monosplit::graph::batch::stack;
-use monosplit::graph::{Error, Kind, Result};
+use monosplit::graph::batch::repeated;
+use monosplit::graph::{Error, Result};
 use monosplit::{Finding, Model, Verification};
 use serde::Serialize;
 
@@ -96,7 +96,7 @@ impl Verify {
         };
         let engine = self.compute.engine()?;
         let (model, approximation) = self.piecewise.apply(model, &sample, &*engine)?;
-        let image = stack(&vec![sample; model.fixed_batch()?.unwrap_or(1)], Kind::Float)?;
+        let image = repeated(&sample, model.fixed_batch()?.unwrap_or(1))?;
         let engines = (&*engine, &self.compute.processor());
         let samples = self.samples as usize;
         let bar = Bar::counting("pairs of inputs");

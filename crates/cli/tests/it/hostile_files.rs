@@ -8,15 +8,22 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::program::{chelsea, model, refuses};
-use monosplit_testing::{ScratchFolder, crates_folder};
+use monosplit::graph::op::Reduction;
+use monosplit::graph::{Dim, Graph, Kind, NodeId, Op, Shape, Tensor, npy, onnx};
+use monosplit_testing::{ScratchFolder, crates_folder, shared};
 
 /// Address space the program may take, in KiB.
 const MEMORY: u32 = 2 << 20;
 
 /// What the program says of bad files: its exit code and its errors, with little memory to take.
 fn confined(arguments: &[&str]) -> (i32, String) {
+    confined_to(MEMORY, arguments)
+}
+
+/// The same with this much address space, in KiB.
+fn confined_to(memory: u32, arguments: &[&str]) -> (i32, String) {
     let output = Command::new("sh")
-        .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_monosplit")])
+        .args(["-c", &format!("ulimit -v {memory}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_monosplit")])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -127,5 +134,139 @@ fn weights_outside_the_folder_of_a_network_stay_unread() {
         let path = folder.write("inner/network.onnx", network_with_weights_at(location));
         refuses(["run", path.to_str().unwrap(), picture.to_str().unwrap()], &[reason]);
         refuses(["inspect", path.to_str().unwrap()], &[]);
+    }
+}
+
+/// The commands that compute or rewrite a network, with where they write.
+fn commands(network: &str, input: Option<&str>, folder: &ScratchFolder) -> Vec<Vec<String>> {
+    let out = |name: &str| folder.path(name).display().to_string();
+    let words = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<String>>();
+    let mut lines = vec![
+        words(&["verify", network]),
+        words(&["compile", network, "-o", &out("compiled.onnx")]),
+        words(&["split", network, "--out-g", &out("g.onnx"), "--out-h", &out("h.onnx")]),
+        words(&["inspect", network]),
+    ];
+    if let Some(input) = input {
+        lines.push(words(&["run", network, input, "--raw", &out("scores.npy")]));
+        lines.push(words(&["explain", network, input, "-o", &out("map.png")]));
+    }
+    lines
+}
+
+/// Every file that once broke the program ends with an answer.
+#[test]
+fn slow_files_that_broke_the_program_are_answered() {
+    let Some(hostile) = shared("hostile") else { return };
+    for network in files(&hostile, "", ".onnx") {
+        let own = network.with_extension("npy");
+        let input = if own.is_file() { own } else { hostile.join("bomb-x.npy") };
+        let folder = ScratchFolder::new();
+        for line in commands(network.to_str().unwrap(), input.to_str(), &folder) {
+            let line: Vec<&str> = line.iter().map(String::as_str).collect();
+            let (code, said) = confined_to(8_000_000, &line);
+            assert!((0..=2).contains(&code), "{line:?} ends with {code}: {said}");
+            assert!(!said.contains("please report"), "{line:?}: {said}");
+        }
+    }
+}
+
+/// A network of five classes whose scores are means of what `write` makes of an input of this shape.
+fn network(
+    folder: &ScratchFolder,
+    name: &str,
+    shape: Shape,
+    write: impl Fn(&mut Graph, NodeId) -> NodeId,
+) -> String {
+    let mut g = Graph::new();
+    let x = g.input("x", shape, Kind::Float);
+    let made = write(&mut g, x);
+    let axes: Vec<usize> = (2..g.node(made).shape.rank()).collect();
+    let mean = g.reduced(Reduction::Mean, made, &axes, false).unwrap();
+    let mean = g.reduced(Reduction::Mean, mean, &[1], true).unwrap();
+    let weights = g.constant(Tensor::new([1, 5], vec![1f32, -2.0, 3.0, 0.5, 0.1]).unwrap());
+    let scores = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[mean, weights]).unwrap();
+    g.output("scores", scores);
+    let path = folder.path(name);
+    onnx::save(&g, &path, &onnx::ExportOptions::default()).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn small_files_that_ask_for_much_memory_are_refused_before_anything_is_computed() {
+    let folder = ScratchFolder::new();
+    let sample = folder.write("x.npy", npy::write(&Tensor::new([1, 1, 8, 8], vec![0.5f32; 64]).unwrap()));
+    let sample = sample.to_str().unwrap();
+    let expanded = network(&folder, "expanded.onnx", Shape::batched(&[1, 8, 8]), |g, x| {
+        let shape = Shape::new([Dim::Batch(1), Dim::Fixed(1 << 26), Dim::Fixed(8), Dim::Fixed(8)]);
+        g.add(Op::Expand { shape }, &[x]).unwrap()
+    });
+    let product = network(&folder, "product.onnx", Shape::batched(&[1, 8, 8]), |g, x| {
+        let column = g.reshaped(x, Shape::batched(&[64, 1])).unwrap();
+        let wide = Op::Expand { shape: Shape::new([Dim::Batch(1), Dim::Fixed(64), Dim::Fixed(1 << 18)]) };
+        let wide = g.add(wide, &[column]).unwrap();
+        g.add(Op::MatMul { trans_a: true, trans_b: false }, &[wide, wide]).unwrap()
+    });
+    let constant = network(&folder, "constant.onnx", Shape::batched(&[1, 8, 8]), |g, x| {
+        let one = g.constant(Tensor::scalar(1f32));
+        let wide = g.add(Op::Expand { shape: Shape::fixed(&[1 << 14, 1 << 14, 8]) }, &[one]).unwrap();
+        let sum = g.reduced(Reduction::Sum, wide, &[0, 1], false).unwrap();
+        g.times(x, sum).unwrap()
+    });
+    for network in [&expanded, &product] {
+        for command in ["run", "explain", "verify"] {
+            let (code, said) = confined(&[command, network, sample]);
+            is_one_line(code, &said);
+            assert!(said.contains("memory budget") && said.contains("most of it for '"), "{said}");
+            assert!(said.contains("--memory"), "{said}");
+        }
+    }
+    let (code, said) = confined(&["run", &constant, sample]);
+    is_one_line(code, &said);
+    // A budget of one's own.
+    let (code, said) =
+        confined(&["run", "--memory", "1K", &model("vgg/torchscript-17.onnx").display().to_string(), sample]);
+    is_one_line(code, &said);
+}
+
+#[test]
+fn the_input_of_a_check_is_no_larger_than_memory() {
+    let folder = ScratchFolder::new();
+    let large = network(&folder, "large.onnx", Shape::batched(&[3, 30_000, 30_000]), |_, x| x);
+    for line in commands(&large, None, &folder).iter().filter(|line| matches!(&*line[0], "verify" | "split"))
+    {
+        let (code, said) = confined(&line.iter().map(String::as_str).collect::<Vec<_>>());
+        is_one_line(code, &said);
+        assert!(said.contains("memory budget"), "{said}");
+    }
+}
+
+/// One sample costs one sample, whatever batch the file fixes.
+#[test]
+fn a_declared_batch_of_a_million_takes_the_samples_given() {
+    let folder = ScratchFolder::new();
+    let sample = folder.write("x.npy", npy::write(&Tensor::new([1, 3, 8, 8], vec![0.5f32; 192]).unwrap()));
+    let sample = sample.to_str().unwrap();
+    for batch in [1_000_000, 1 << 31] {
+        let fixed = network(&folder, "fixed.onnx", Shape::fixed(&[batch, 3, 8, 8]), |_, x| x);
+        for line in commands(&fixed, Some(sample), &folder) {
+            let (code, said) = confined(&line.iter().map(String::as_str).collect::<Vec<_>>());
+            assert_eq!(code, 0, "{line:?}: {said}");
+        }
+        let open = network(&folder, "open.onnx", Shape::batched(&[3, 8, 8]), |_, x| x);
+        let scores = |network: &str| {
+            let target = folder.path("scores.npy");
+            let (code, said) = confined(&["run", network, sample, "--raw", target.to_str().unwrap()]);
+            assert_eq!(code, 0, "{said}");
+            std::fs::read(target).unwrap()
+        };
+        assert_eq!(scores(&fixed), scores(&open));
+        // Samples that depend on each other cannot be asked about one by one.
+        let mixing = network(&folder, "mixing.onnx", Shape::fixed(&[batch, 3, 8, 8]), |g, x| {
+            let mean = g.reduced(Reduction::Mean, x, &[0, 2, 3], true).unwrap();
+            g.minus(x, mean).unwrap()
+        });
+        let (code, said) = confined(&["run", &mixing, sample]);
+        is_one_line(code, &said);
     }
 }

@@ -22,9 +22,6 @@ use kernels::conv_plan::PlanSettings;
 use program::CpuProgram;
 use thread_pool::ThreadPool;
 
-/// Largest memory a run may ask for unless told otherwise.
-const DEFAULT_MEMORY_LIMIT: usize = 16 << 30;
-
 /// Runs graphs on the processor, on all its cores unless told otherwise.
 ///
 /// ```
@@ -57,8 +54,8 @@ const MAX_BATCH_SIZE: usize = 4096;
 /// The settings of a program.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
-    /// Bytes that its values may take at once.
-    pub(crate) memory_limit: usize,
+    /// Bytes that it may hold at once; a share of what is free if none are given.
+    pub(crate) memory_limit: Option<usize>,
     pub(crate) convolutions: PlanSettings,
 }
 
@@ -67,7 +64,7 @@ impl Default for Cpu {
         Cpu {
             precision: Precision::default(),
             settings: Settings {
-                memory_limit: DEFAULT_MEMORY_LIMIT,
+                memory_limit: None,
                 convolutions: PlanSettings { accurate: false, batch_size: 1 },
             },
             threads: 0,
@@ -104,11 +101,12 @@ impl Cpu {
         Cpu { precision, ..self }
     }
 
-    /// Refuses runs whose values would take more than `bytes` at once, weights and the scratch memory of
-    /// kernels not counted. The default is 16 GiB.
+    /// Refuses programs that would hold more than `bytes` at once: values, what is computed or packed of weights, and the scratch
+    /// memory of kernels. Batches that would are run in chunks of samples where samples are independent. The default is
+    /// [`memory_limit`](crate::memory_limit) at the time of compilation.
     #[must_use]
     pub fn memory_limit(self, bytes: usize) -> Self {
-        Cpu { settings: Settings { memory_limit: bytes, ..self.settings }, ..self }
+        Cpu { settings: Settings { memory_limit: Some(bytes), ..self.settings }, ..self }
     }
 
     /// Computes convolutions as they are defined. Single precision transforms their windows otherwise (Winograd), which takes

@@ -13,9 +13,13 @@ use super::program::{ChainedConvolution, CpuProgram, Executor, Streams};
 use super::real::Real;
 use super::unwinding::caught;
 use super::value::{Shared, Storage, View, ViewMut};
+use crate::footprint::HeldConstants;
 use crate::graph_info::element_bytes;
 use crate::plan::Step;
 use crate::schedule::Partition;
+
+/// How often weights of 3×3 convolutions are held at most, transformed for Winograd's algorithm.
+const TRANSFORMED_WEIGHTS: usize = 4;
 
 impl<R: Real> CpuProgram<R> {
     /// The known values each step reads, as often as it does.
@@ -48,12 +52,13 @@ impl<R: Real> CpuProgram<R> {
         reads.iter().flatten().for_each(|id| left[id.index()] += 1);
         let outputs: Vec<NodeId> = self.info.outputs.iter().copied().filter(|id| known[id.index()]).collect();
         outputs.iter().for_each(|id| left[id.index()] += 1);
-        let mut bytes = 0;
+        self.held = self.held_constants(graph, &reads, &outputs);
+        self.check_budget()?;
         let cache = PackedWeightCache::new();
         let packing = (self.settings.convolutions, &cache);
         for (at, read) in reads.iter().enumerate() {
             for &id in read {
-                self.provide(graph, id, &mut bytes)?;
+                self.provide(graph, id)?;
             }
             let step = &self.plan.steps[at];
             let executor = match &step.partition {
@@ -98,7 +103,7 @@ impl<R: Real> CpuProgram<R> {
             self.executors.push(executor);
         }
         for id in outputs {
-            self.provide(graph, id, &mut bytes)?;
+            self.provide(graph, id)?;
         }
         // Constants that only other constants were computed from are not needed any more.
         self.constants
@@ -164,17 +169,53 @@ impl<R: Real> CpuProgram<R> {
         ids.iter().map(fixed).collect()
     }
 
-    /// Computes a value that depends on no input, and what it is made of, unless that was done; `bytes` is what all
-    /// computed so far took.
-    fn provide(&mut self, graph: &Graph, id: NodeId, bytes: &mut usize) -> Result<()> {
+    /// The values that must be computed for these, besides those that were, in the order of the graph.
+    fn missing(&self, wanted: impl IntoIterator<Item = NodeId>) -> BTreeSet<NodeId> {
         let mut missing = BTreeSet::new();
-        let mut open = vec![id];
+        let mut open: Vec<NodeId> = wanted.into_iter().collect();
         while let Some(id) = open.pop() {
             if self.constants[id.index()].is_none() && missing.insert(id) {
                 open.extend(&self.info.values[id.index()].inputs);
             }
         }
-        for id in missing {
+        missing
+    }
+
+    /// What [`CpuProgram::prepare`] computes and packs.
+    fn held_constants(&self, graph: &Graph, reads: &[Vec<NodeId>], outputs: &[NodeId]) -> HeldConstants {
+        let mut held = HeldConstants::default();
+        for id in self.missing(reads.iter().flatten().chain(outputs).copied()) {
+            let node = graph.node(id);
+            let bytes = element_bytes(node.kind, size_of::<R>());
+            match &node.op {
+                Op::Constant(tensor) if Shared::<R>::is_given_by(tensor) => {}
+                Op::Reshape { .. } => {}
+                _ => held.add(graph, id, bytes, 1),
+            }
+        }
+        let mut packed = BTreeSet::new();
+        for id in self.plan.steps.iter().flat_map(|step| step.partition.kernels()) {
+            let (op, inputs) = (&graph.node(id).op, &self.info.values[id.index()].inputs);
+            let copies = match op {
+                Op::Conv { window, .. } | Op::ConvTranspose { window, .. } => {
+                    let transformed = window.is_three_by_three() && !self.settings.convolutions.accurate;
+                    if transformed { TRANSFORMED_WEIGHTS } else { 1 }
+                }
+                Op::MatMul { .. } => 1,
+                _ => continue,
+            };
+            let weights = inputs[1];
+            let known = graph.node(weights).is_constant() && !graph.node(weights).shape.is_batched();
+            if known && packed.insert((weights, op.name())) {
+                held.add(graph, weights, size_of::<R>(), copies);
+            }
+        }
+        held
+    }
+
+    /// Computes a value that depends on no input, and what it is made of, unless that was done.
+    fn provide(&mut self, graph: &Graph, id: NodeId) -> Result<()> {
+        for id in self.missing([id]) {
             let node = graph.node(id);
             let value = match &node.op {
                 Op::Constant(tensor) => Shared::of(tensor),
@@ -182,16 +223,7 @@ impl<R: Real> CpuProgram<R> {
                     let renamed = self.info.values[id.index()].inputs[0];
                     self.constants[renamed.index()].clone().ok_or_else(|| self.info.unavailable(id))?
                 }
-                _ => {
-                    let count = node.shape.at(1).and_then(|shape| element_count(&shape));
-                    *bytes = count
-                        .and_then(|n| {
-                            n.checked_mul(element_bytes(node.kind, size_of::<R>()))?.checked_add(*bytes)
-                        })
-                        .filter(|&bytes| bytes <= self.settings.memory_limit)
-                        .ok_or_else(|| self.info.too_large(id, self.settings.memory_limit))?;
-                    self.evaluate(graph, id).map_err(|e| e.at(&self.info.values[id.index()].name))?
-                }
+                _ => self.evaluate(graph, id).map_err(|e| e.at(&self.info.values[id.index()].name))?,
             };
             self.constants[id.index()] = Some(value);
         }
@@ -203,9 +235,8 @@ impl<R: Real> CpuProgram<R> {
         let inputs = &self.info.values[id.index()].inputs;
         let settings = PlanSettings { accurate: true, batch_size: 1 };
         let kernel = self.choose(graph, id, (settings, &PackedWeightCache::new()))?;
-        let shape = node.shape.at(1).ok_or_else(|| self.info.too_large(id, self.settings.memory_limit))?;
-        let count =
-            element_count(&shape).ok_or_else(|| self.info.too_large(id, self.settings.memory_limit))?;
+        let shape = node.shape.at(1).ok_or_else(|| self.info.unavailable(id))?;
+        let count = element_count(&shape).ok_or_else(|| self.info.unavailable(id))?;
         let shapes: Option<Vec<Vec<usize>>> = self.fixed_shapes(inputs).into_iter().collect();
         let shapes = shapes.ok_or_else(|| self.info.unavailable(id))?;
         let mut views = Vec::with_capacity(shapes.len());

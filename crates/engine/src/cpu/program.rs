@@ -1,8 +1,9 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use monosplit_graph::{Graph, Kind, LogTimer, NodeId, Result, Tensor};
+use monosplit_graph::{Error, Graph, Kind, LogTimer, NodeId, Result, Tensor, element_count};
 
 use super::Settings;
 use super::execution::Execution;
@@ -12,10 +13,13 @@ use super::kernels::policy::Kernel;
 use super::real::Real;
 use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
-use crate::graph_info::GraphInfo;
+use crate::footprint::{Footprint, HeldConstants};
+use crate::graph_info::{GraphInfo, element_bytes};
+use crate::memory_budget::memory_limit;
 use crate::plan::{BufferLocation, Plan, known};
 use crate::profile::Profile;
 use crate::schedule::Optimisations;
+use crate::split_batch::{is_splittable, run_in_chunks};
 
 /// What carries out a step.
 pub(super) enum Executor<R> {
@@ -54,6 +58,14 @@ pub(crate) struct CpuProgram<R> {
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
     pub(super) settings: Settings,
+    /// Bytes that it may hold.
+    pub(super) budget: usize,
+    /// What of it is held between runs.
+    pub(super) held: HeldConstants,
+    /// Whether a batch may be run in chunks of samples.
+    splittable: bool,
+    /// The largest batch that is known to be within the budget.
+    fits: AtomicUsize,
     pub(super) pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
     arenas: Mutex<Vec<Vec<Storage<R>>>>,
@@ -81,6 +93,10 @@ impl<R: Real> CpuProgram<R> {
             executors: Vec::new(),
             plan,
             settings,
+            budget: settings.memory_limit.unwrap_or_else(memory_limit),
+            held: HeldConstants::default(),
+            splittable: is_splittable(graph),
+            fits: AtomicUsize::new(0),
             pool,
             arenas: Mutex::new(Vec::new()),
         };
@@ -101,10 +117,71 @@ impl<R: Real> CpuProgram<R> {
         self.plan.contiguous.get(&id).copied().unwrap_or(1)
     }
 
-    fn execute(&self, inputs: &[Tensor], profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
-        let time = LogTimer::start(log::Level::Trace);
+    /// An error if a run of one sample would hold more than the budget.
+    pub(super) fn check_budget(&self) -> Result<()> {
+        let one = self.footprint(&self.info.shapes(&self.plan, 1)?);
+        if one.bytes <= self.budget { Ok(()) } else { Err(one.refused(&self.info, self.budget)) }
+    }
+
+    fn footprint(&self, shapes: &[Vec<usize>]) -> Footprint {
+        let real = size_of::<R>();
+        let buffers = Footprint::buffers(&self.info, &self.plan, shapes, real, &self.held);
+        buffers.with_scratch(&self.info, &self.plan, shapes, real)
+    }
+
+    /// The number of samples that are run at once, less than `batch` if the whole would hold more than the budget.
+    fn chunk(&self, batch: usize) -> Result<usize> {
+        if batch <= self.fits.load(Ordering::Relaxed) {
+            return Ok(batch);
+        }
+        let at = |batch: usize| Ok::<_, Error>(self.footprint(&self.info.shapes(&self.plan, batch)?));
+        let whole = self.info.shapes(&self.plan, batch).map(|shapes| self.footprint(&shapes));
+        match whole {
+            Ok(whole) if whole.bytes <= self.budget => {
+                self.fits.fetch_max(batch, Ordering::Relaxed);
+                return Ok(batch);
+            }
+            Ok(whole) if !self.splittable || batch <= 1 => return Err(whole.refused(&self.info, self.budget)),
+            Err(error) if !self.splittable => return Err(error),
+            _ => {}
+        }
+        let (one, two) = (at(1)?, at(2)?);
+        // The outputs of all chunks are held, and once more while they are joined.
+        let outputs = self.info.outputs.iter().map(|id| {
+            let value = &self.info.values[id.index()];
+            let count = value.shape.at(batch).and_then(|shape| element_count(&shape)).unwrap_or(usize::MAX);
+            count.saturating_mul(2 * element_bytes(value.kind, size_of::<R>()))
+        });
+        let outputs = outputs.fold(0, usize::saturating_add);
+        let each = two.bytes.saturating_sub(one.bytes).max(1);
+        match self.budget.checked_sub(one.bytes.saturating_add(outputs)) {
+            Some(left) => Ok((1 + left / each).min(batch.saturating_sub(1)).max(1)),
+            None => {
+                Err(self.footprint(&self.info.shapes(&self.plan, batch)?).refused(&self.info, self.budget))
+            }
+        }
+    }
+
+    fn execute(&self, inputs: &[Tensor], mut profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
         let batch = self.info.batch(inputs)?;
-        let shapes = self.info.shapes(&self.plan, batch, size_of::<R>(), self.settings.memory_limit)?;
+        let chunk = self.chunk(batch)?;
+        if chunk == batch {
+            return self.execute_whole(batch, inputs, profile);
+        }
+        log::debug!("{batch} samples do not fit the memory budget; they are run {chunk} at a time");
+        run_in_chunks(&self.info, (batch, chunk), inputs, |count, some| {
+            self.execute_whole(count, some, profile.as_deref_mut())
+        })
+    }
+
+    fn execute_whole(
+        &self,
+        batch: usize,
+        inputs: &[Tensor],
+        profile: Option<&mut Profile>,
+    ) -> Result<Vec<Tensor>> {
+        let time = LogTimer::start(log::Level::Trace);
+        let shapes = self.info.shapes(&self.plan, batch)?;
         let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let fresh = || self.plan.buffers.iter().map(|buffer| Storage::empty(buffer.kind)).collect();
         let arena = kept.unwrap_or_else(fresh);
@@ -350,7 +427,7 @@ mod tests {
 
     fn compiled(graph: &Graph, options: Optimisations) -> CpuProgram<f32> {
         let convolutions = PlanSettings { accurate: false, batch_size: 1 };
-        let settings = Settings { memory_limit: 1 << 30, convolutions };
+        let settings = Settings { memory_limit: Some(1 << 30), convolutions };
         CpuProgram::compile_with(graph, pool(), settings, options).unwrap()
     }
 

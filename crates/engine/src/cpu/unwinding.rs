@@ -55,12 +55,18 @@ mod tests {
     fn a_lack_of_memory_and_a_panic_are_errors_wherever_they_happen() {
         let pool = ThreadPool::start(3, false).unwrap();
         let alone = || drop(filled(0f32, usize::MAX / 8));
+        fn answered(work: impl FnOnce()) -> Result<()> {
+            caught(|| {
+                work();
+                Ok(())
+            })
+        }
         let lack = |error: Error| assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
         for _ in 0..20 {
-            lack(pool.install(|| caught(|| Ok(alone()))).unwrap_err());
-            lack(pool.run_steps(100, || caught(|| Ok(parallel_for(64, |_| alone())))).unwrap_err());
-            let spread = || Ok((0..64).into_par_iter().for_each(|_| alone()));
-            lack(pool.run_steps(100, || caught(spread)).unwrap_err());
+            lack(pool.install(|| answered(alone)).unwrap_err());
+            lack(pool.run_steps(100, || answered(|| parallel_for(64, |_| alone()))).unwrap_err());
+            let spread = || (0..64).into_par_iter().for_each(|_| alone());
+            lack(pool.run_steps(100, || answered(spread)).unwrap_err());
         }
         let bug = pool.install(|| caught(|| -> Result<()> { panic!("injected") })).unwrap_err();
         assert_eq!(bug.kind(), ErrorKind::Internal);

@@ -4,6 +4,7 @@
 use monosplit_graph::{Buffer, Error, Kind, Result, Tensor};
 
 use super::real::Real;
+use crate::memory_budget::MEMORY;
 
 /// Owned elements of one kind.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ fn grow<T: Copy + Default>(elements: &mut Vec<T>, length: usize) -> Result<()> {
     if elements.len() < length {
         let missing = length - elements.len();
         elements.try_reserve_exact(missing).map_err(|_| {
-            Error::argument(format!("there is no memory for {length} elements; use a smaller batch"))
+            Error::memory(format!("there is no memory for {length} elements more")).hint(MEMORY)
         })?;
         elements.resize(length, T::default());
     }
@@ -136,6 +137,15 @@ impl<R: Real> Shared<R> {
             monosplit_graph::Data::I64(b) => Shared::Int(b.clone()),
             monosplit_graph::Data::Bool(b) => Shared::Bool(b.clone()),
             _ => Shared::Real(R::of(tensor)),
+        }
+    }
+
+    /// Whether [`Shared::of`] copies nothing.
+    pub(crate) fn is_given_by(tensor: &Tensor) -> bool {
+        match tensor.data() {
+            monosplit_graph::Data::F32(_) => size_of::<R>() == size_of::<f32>(),
+            monosplit_graph::Data::F64(_) => size_of::<R>() == size_of::<f64>(),
+            monosplit_graph::Data::I64(_) | monosplit_graph::Data::Bool(_) => true,
         }
     }
 

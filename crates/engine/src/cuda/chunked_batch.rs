@@ -2,11 +2,11 @@
 
 use std::sync::PoisonError;
 
-use monosplit_graph::batch::{rows, stack};
-use monosplit_graph::{Dim, Error, ErrorKind, Graph, NodeId, Op, Result, Tensor};
+use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
 use super::instance::Instance;
 use super::program::CudaProgram;
+use crate::split_batch::run_in_chunks;
 
 /// The number of batch sizes whose instances are kept.
 const MAX_INSTANCES: usize = 3;
@@ -63,31 +63,8 @@ impl CudaProgram {
         last.ok_or_else(|| Error::argument("the instance of a batch size is missing"))
     }
 
-    /// Runs a batch in chunks of `chunk` samples.
     fn run_in_chunks(&self, batch: usize, chunk: usize, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        let mut parts: Vec<Vec<Tensor>> = vec![Vec::new(); self.info.outputs.len()];
-        let mut start = 0;
-        while start < batch {
-            let count = chunk.min(batch - start);
-            let part =
-                |(id, tensor): (&NodeId, &Tensor)| match self.info.values[id.index()].shape.dims().first() {
-                    Some(&Dim::Batch(k)) => rows(tensor, k * start..k * (start + count)),
-                    _ => Ok(tensor.clone()),
-                };
-            let some = self.info.inputs.iter().zip(inputs).map(part).collect::<Result<Vec<_>>>()?;
-            for (parts, output) in parts.iter_mut().zip(self.run_fitting(count, &some)?) {
-                parts.push(output);
-            }
-            start += count;
-        }
-        let joined = |(id, parts): (&NodeId, Vec<Tensor>)| {
-            let value = &self.info.values[id.index()];
-            match value.shape.is_batched() {
-                true => stack(&parts, value.kind),
-                false => parts.into_iter().next().ok_or_else(|| self.info.unavailable(*id)),
-            }
-        };
-        self.info.outputs.iter().zip(parts).map(joined).collect()
+        run_in_chunks(&self.info, (batch, chunk), inputs, |count, some| self.run_fitting(count, some))
     }
 
     /// Runs a batch, in chunks if it does not fit the GPU's memory.
@@ -110,56 +87,5 @@ impl CudaProgram {
             }
             other => other,
         }
-    }
-}
-
-/// Whether samples are independent, as far as shapes tell: the first axis of every value that depends on the batch is the
-/// batch.
-pub(super) fn is_splittable(graph: &Graph) -> bool {
-    let mut depends = vec![false; graph.len()];
-    for (id, node) in graph.nodes() {
-        let first = matches!(node.shape.dims().first(), Some(Dim::Batch(_)));
-        let elsewhere = node.shape.dims().iter().skip(1).any(|dim| matches!(dim, Dim::Batch(_)));
-        depends[id.index()] =
-            node.inputs.iter().any(|input| depends[input.index()]) || node.shape.is_batched();
-        // Concatenated or gathered along the first axis, the samples of a chunk would not be those of the whole batch.
-        let mixed = match node.op {
-            Op::Concat { axis: 0 } => node.shape.is_batched(),
-            Op::Gather { axis: 0 } => depends[node.inputs[0].index()],
-            _ => false,
-        };
-        if elsewhere || mixed || (depends[id.index()] && !first) {
-            return false;
-        }
-    }
-    true
-}
-
-#[cfg(test)]
-mod tests {
-    use monosplit_graph::op::Reduction;
-    use monosplit_graph::{Kind, Shape};
-
-    use super::*;
-
-    #[test]
-    fn a_batch_is_split_only_where_samples_are_independent() {
-        let splittable = |write: fn(&mut Graph, NodeId) -> Result<NodeId>| {
-            let mut graph = Graph::new();
-            let x = graph.input("x", Shape::batched(&[3, 4]), Kind::Float);
-            let y = write(&mut graph, x).unwrap();
-            graph.output("y", y);
-            is_splittable(&graph)
-        };
-        assert!(splittable(|g, x| g.reduced(Reduction::Mean, x, &[1], true)));
-        assert!(splittable(|g, x| g.reshaped(x, Shape::batched(&[12]))));
-        assert!(!splittable(|g, x| g.reduced(Reduction::Mean, x, &[0], false)));
-        assert!(!splittable(|g, x| g.add(Op::Concat { axis: 0 }, &[x, x])));
-        assert!(!splittable(|g, x| g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])));
-        assert!(!splittable(|g, x| {
-            let index = g.add(Op::ArgMax { axis: 1, keep: false }, &[x])?;
-            let index = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[index])?;
-            g.add(Op::Gather { axis: 0 }, &[x, index])
-        }));
     }
 }

@@ -16,6 +16,7 @@ use super::program::CudaProgram;
 use super::staging::{OutputValue, PendingOutputs, StagingBuffers, converted, tensor_bytes};
 use super::streams::StreamAssignment;
 use super::translator::DeviceTensor;
+use crate::footprint::{Footprint, HeldConstants};
 use crate::graph_info::element_bytes;
 use crate::plan::BufferLocation;
 use crate::{NodeTime, Precision, Profile};
@@ -73,7 +74,12 @@ impl Instance {
     /// Lays out memory and builds the commands. The caller has locked the device.
     pub(super) fn new(program: &CudaProgram, batch: usize) -> Result<Self> {
         let (plan, info, real) = (&program.plan, &program.info, program.math.bytes());
-        let shapes = info.shapes(plan, batch, real, program.device.free_memory()?)?;
+        let shapes = info.shapes(plan, batch)?;
+        let (held, free) = (HeldConstants::default(), program.device.free_memory()?);
+        let buffers = Footprint::buffers(info, plan, &shapes, real, &held);
+        if buffers.bytes > free {
+            return Err(buffers.refused(info, free));
+        }
         let mut end = 0usize;
         let mut place = |bytes: usize| {
             let start = end;

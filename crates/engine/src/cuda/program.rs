@@ -9,7 +9,6 @@ use monosplit_graph::{Data, Error, Graph, Kind, NodeId, Op, Result, Tensor};
 
 use super::Math;
 use super::buffer::DeviceBuffer;
-use super::chunked_batch::is_splittable;
 use super::command::{Arguments, BLOCK, Command, Launch};
 use super::device::Device;
 use super::elementwise::{OperandAccess, Source, VECTOR_WIDTH};
@@ -25,6 +24,7 @@ use super::translator::{DeviceTensor, MAX_ELEMENTS, Translator, too_large};
 use crate::graph_info::{GraphInfo, element_bytes};
 use crate::plan::{Plan, Step, known};
 use crate::schedule::{Optimisations, Partition};
+use crate::split_batch::is_splittable;
 use crate::{Profile, Program, StatefulProgram};
 
 /// Definitions that every kernel source begins with.

@@ -162,14 +162,44 @@ fn a_long_chain_needs_no_more_memory_than_a_short_one() {
         g.output("y", y);
         g
     };
-    let value = 8 * 16 * 16 * 4;
+    let (value, weights) = (8 * 16 * 16 * 4, 8 * 8 * 3 * 3 * 4);
     let x = [tensor(&[1, 8, 16, 16], 1)];
     for depth in [3, 100] {
-        let enough = Cpu::default().memory_limit(3 * value);
+        // Buffers and scratch memory, and the transformed weights of every convolution.
+        let enough = Cpu::default().memory_limit(8 * value + 5 * depth * weights);
         enough.compile(&chain(depth)).unwrap().run(&x).unwrap();
+        let error = Cpu::default().memory_limit(value).compile(&chain(depth)).err().unwrap();
+        assert_eq!(error.kind(), ErrorKind::Memory);
+        let said = error.to_string();
+        assert!(said.contains("most of it for 'Conv") && said.contains("memory budget of 8 KiB"), "{said}");
     }
-    let error = Cpu::default().memory_limit(value).compile(&chain(3)).unwrap().run(&x).unwrap_err();
-    assert!(error.node().is_some() && error.to_string().contains("memory limit"), "{error}");
+}
+
+/// What a batch holds grows with its samples: more of them than fit are run in chunks, to the same numbers.
+#[test]
+fn batches_beyond_the_budget_are_run_in_chunks_where_samples_are_independent() {
+    let write = |mixes: bool| {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[8, 16, 16]), Kind::Float);
+        let y = conv(&mut g, x, [8, 8, 3, 3], 1, 1);
+        let axes: &[usize] = if mixes { &[0, 2, 3] } else { &[2, 3] };
+        let y = g.reduced(Reduction::Mean, y, axes, true).unwrap();
+        g.output("y", y);
+        g
+    };
+    let x = [tensor(&[64, 8, 16, 16], 1)];
+    let small = Cpu::default().memory_limit(512 << 10);
+    let (whole, chunked) =
+        (Cpu::default().compile(&write(false)).unwrap(), small.compile(&write(false)).unwrap());
+    let (expected, found) = (whole.run(&x).unwrap().remove(0), chunked.run(&x).unwrap().remove(0));
+    assert_eq!(found.shape(), [64, 8, 1, 1]);
+    let distance =
+        found.to_f64().iter().zip(&*expected.to_f64()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+    assert!(distance < 1e-5, "{distance}");
+    let (_, profile) = chunked.run_profiled(&x).unwrap();
+    assert!(profile.nodes.len() > 2 * whole.run_profiled(&x).unwrap().1.nodes.len());
+    let error = small.compile(&write(true)).unwrap().run(&x).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
 }
 
 #[test]
@@ -179,14 +209,16 @@ fn absurd_sizes_are_refused_before_anything_is_allocated() {
     let wide = Op::Expand { shape: Shape::new([Dim::Batch(1), Dim::Fixed(1 << 38)]) };
     let y = g.add_named(Label::named("wide"), wide, &[x]).unwrap();
     g.output("y", y);
-    let program = Cpu::default().compile(&g).unwrap();
-    let error = program.run(&[tensor(&[1, 1], 1)]).unwrap_err();
-    assert_eq!(error.node(), Some("wide"));
+    let named = |error: Option<monosplit_graph::Error>, name: &str| {
+        let error = error.unwrap();
+        assert!(error.kind() == ErrorKind::Memory && error.to_string().contains(name), "{error}");
+    };
+    named(Cpu::default().compile(&g).err(), "'wide'");
     let mut g = Graph::new();
     let c = g.constant(Tensor::scalar(1f32));
     let y = g.add_named(Label::named("flat"), Op::Expand { shape: Shape::fixed(&[1 << 38]) }, &[c]).unwrap();
     g.output("y", y);
-    assert_eq!(Cpu::default().compile(&g).err().unwrap().node(), Some("flat"));
+    named(Cpu::default().compile(&g).err(), "'flat'");
 }
 
 #[test]

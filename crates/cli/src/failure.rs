@@ -110,6 +110,11 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         "piecewise" => {
             "--piecewise replaces exp, 1/x, 1/√x and the usual activations first, and nothing else"
         }
+        "outputs" => "`monosplit inspect` lists them",
+        "target" => {
+            let target = hint.value.as_deref().unwrap_or("sum:OUTPUT");
+            return Some(format!("--target {target} for example; `monosplit inspect` lists what suits it"));
+        }
         "precision" => "try --precision f64, or another method or layer",
         "recursive" => "--recursive looks into the folders in it",
         _ => return None,

@@ -2,12 +2,17 @@
 
 use monosplit_graph::{Error, Result, Tensor};
 
+/// The number that stands for the class with the second highest score.
+pub(crate) const SECOND: i64 = -2;
+
 /// The class that is explained.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Class {
     /// The class with the highest score, sample by sample.
     #[default]
     Top,
+    /// The class with the second highest score, sample by sample.
+    Second,
     /// This class for every sample.
     Index(usize),
     /// One class for each sample.
@@ -17,9 +22,16 @@ pub enum Class {
 }
 
 impl Class {
-    /// The class number of each sample, −1 for the highest score; an error if one is not below `classes`.
+    /// The class number of each sample, −1 for the highest score and [`SECOND`] for the one after it; an error if one is not
+    /// below `classes`.
     pub(crate) fn numbers(&self, samples: usize, classes: usize) -> Result<Vec<i64>> {
         let numbers: Vec<Option<usize>> = match self {
+            Class::Second if classes < 2 => {
+                return Err(Error::argument(
+                    "there is one score alone, and so no second highest; explain the highest",
+                ));
+            }
+            Class::Second => return Ok(vec![SECOND; samples]),
             Class::Top => vec![None; samples],
             Class::Index(index) => vec![Some(*index); samples],
             Class::PerSample(each) => each.iter().copied().map(Some).collect(),

@@ -14,6 +14,7 @@ use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, value};
 use crate::method::{MapRequest, NetworkLayer, PreparedMethod, Procedure};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
+use crate::target::held::{HeldNetwork, HeldValues};
 
 /// A network and the maps asked for of it, compiled and ready to run.
 pub struct Explainer {
@@ -23,6 +24,8 @@ pub struct Explainer {
     double: Option<Compiled>,
     /// The maps of methods that run the network many times.
     multi_pass: Vec<MultiPassMaps>,
+    /// The values that those hold at the unperturbed samples.
+    held: Option<HeldValues>,
     /// Which program computes the map of each request.
     sources: Vec<MapSource>,
     /// The name of each map among the outputs of a graph.
@@ -122,14 +125,12 @@ impl Explainer {
             [] => None,
             requests => Some(compile(requests, Precision::F64)?),
         };
-        let multi_pass =
-            sorted.multi_pass.iter().map(|requests| MultiPassMaps::new(network, requests, engine));
-        let multi_pass = multi_pass.collect::<Result<Vec<_>>>()?;
+        let (multi_pass, held) = MultiPassMaps::all(network, &sorted.multi_pass, engine)?;
         let (classes, samples) = extents(native.explanation.graph());
         let interacting = samples_interact(network);
         let names = requests.iter().map(MapRequest::output_name).collect();
         let sources = sorted.sources;
-        Ok(Explainer { native, double, multi_pass, sources, names, classes, samples, interacting })
+        Ok(Explainer { native, double, multi_pass, held, sources, names, classes, samples, interacting })
     }
 
     /// Compiles an explanation graph that exists already, all of it in one precision.
@@ -146,8 +147,8 @@ impl Explainer {
         let (classes, samples) = extents(explanation.graph());
         let interacting = samples_interact(explanation.graph());
         let native = Compiled { explanation, program, prologue: None };
-        let (double, multi_pass) = (None, Vec::new());
-        Ok(Explainer { native, double, multi_pass, sources, names, classes, samples, interacting })
+        let (double, multi_pass, held) = (None, Vec::new(), None);
+        Ok(Explainer { native, double, multi_pass, held, sources, names, classes, samples, interacting })
     }
 
     /// Like [`Explainer::new`], and caches the values that depend on the class and the settings but not on the image: in
@@ -213,7 +214,10 @@ impl Explainer {
             }
             _ => self.run_accepted_batch(batch, &numbers)?,
         };
-        let multi_pass = self.multi_pass.iter().map(|method| method.maps(batch, &explained.classes));
+        let held = self.held.as_ref().map_or_else(|| Ok(Vec::new()), |held| held.of(batch))?;
+        let other_inputs = [batch.other_inputs, &held].concat();
+        let unperturbed = ExplainBatch { other_inputs: &other_inputs, ..*batch };
+        let multi_pass = self.multi_pass.iter().map(|method| method.maps(&unperturbed, &explained.classes));
         let multi_pass = multi_pass.collect::<Result<Vec<_>>>()?;
         for (index, &source) in self.sources.iter().enumerate() {
             if let MapSource::MultiPass(method, at) = source {
@@ -266,6 +270,18 @@ impl Compiled {
 }
 
 impl MultiPassMaps {
+    /// The maps of several methods, and what computes the values that they hold at the unperturbed samples.
+    fn all(
+        network: &Graph,
+        methods: &[Vec<MapRequest>],
+        engine: &dyn Engine,
+    ) -> Result<(Vec<Self>, Option<HeldValues>)> {
+        let held = if methods.is_empty() { None } else { HeldNetwork::new(network, engine)? };
+        let graph = held.as_ref().map_or(network, |held| &held.graph);
+        let maps = methods.iter().map(|requests| MultiPassMaps::new(graph, requests, engine));
+        Ok((maps.collect::<Result<_>>()?, held.map(|held| held.values)))
+    }
+
     fn new(network: &Graph, requests: &[MapRequest], engine: &dyn Engine) -> Result<Self> {
         let Some((method, layer)) =
             requests.first().map(|request| (&request.method, request.layer.as_deref()))

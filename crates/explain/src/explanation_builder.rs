@@ -11,6 +11,7 @@ use monosplit_graph::op::Binary;
 use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor};
 
 use crate::channels::Axes;
+use crate::explain_batch::SECOND;
 use crate::explanation_graph::{ClassInput, inputs};
 use crate::network::Network;
 use crate::scaled::Scale;
@@ -228,20 +229,36 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput, table: Nod
     match class {
         ClassInput::Given => Ok(g.input(inputs::CLASS, samples, Kind::Int)),
         ClassInput::Top => top(g),
+        ClassInput::Second => {
+            let top = top(g)?;
+            second(g, network, top, table)
+        }
         ClassInput::GivenOrTop | ClassInput::Broadcast => {
             let length = if class == ClassInput::Broadcast { Shape::fixed(&[1]) } else { samples };
             let given = g.input(inputs::CLASS, length, Kind::Int);
             let top = top(g)?;
             let zero = g.constant(Tensor::scalar(0i64));
             let unset = g.binary(Binary::Less, given, zero)?;
-            let picked = g.select(unset, top, given)?;
+            let mut picked = g.select(unset, top, given)?;
             if class == ClassInput::GivenOrTop {
+                let (second, asked) = (second(g, network, top, table)?, g.constant(Tensor::scalar(SECOND)));
+                let is_asked = g.binary(Binary::Equal, given, asked)?;
+                picked = g.select(is_asked, second, picked)?;
                 return Ok(picked);
             }
             // Nothing checks the inputs of an exported graph, but runtimes check the bounds of a Gather.
             g.add(Op::Gather { axis: 0 }, &[table, picked])
         }
     }
+}
+
+/// The class with the highest score but for that of `top`.
+fn second(g: &mut Graph, network: &Network, top: NodeId, table: NodeId) -> Result<NodeId> {
+    let column = g.reshaped(top, Shape::new([network.samples(), Dim::Fixed(1)]))?;
+    let is_top = g.binary(Binary::Equal, column, table)?;
+    let least = g.number(f64::NEG_INFINITY);
+    let others = g.select(is_top, least, network.logits())?;
+    g.add(Op::ArgMax { axis: 1, keep: false }, &[others])
 }
 
 /// One at the class of each sample, zero elsewhere; `table` holds the numbers of all classes.

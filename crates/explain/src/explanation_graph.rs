@@ -16,13 +16,15 @@ use crate::scaled::Scaled;
 /// Where the explained class comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ClassInput {
-    /// The input `class` names it; a negative number asks for the highest score.
+    /// The input `class` names it; −2 asks for the second highest score, another negative number for the highest.
     #[default]
     GivenOrTop,
     /// The input `class` names it. What depends on the class and α alone can then be computed once.
     Given,
     /// It is the one with the highest score.
     Top,
+    /// It is the one with the second highest score.
+    Second,
     /// The input `class` names one for all samples, or one for each; a negative number asks for the highest score. The graph
     /// declares it with length 1, for exported files whose runtime broadcasts. Runtimes refuse a number that is no class,
     /// because it is looked up in a table.

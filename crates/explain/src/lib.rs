@@ -83,6 +83,7 @@ mod split;
 mod split_streams;
 mod stabilised_quotient;
 mod sum_stream;
+mod target;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use baseline::Baseline;
@@ -106,3 +107,7 @@ pub use quadrature::Quadrature;
 pub use reference::ReferenceImage;
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
 pub use split_streams::{Stream, StreamPart};
+pub use target::{
+    AxisIndex, Cells, Grafted, Mask, Parameters, Rival, Summary, Target, is_target_score, parameter_inputs,
+    settled, target_output,
+};

@@ -19,6 +19,7 @@ use crate::model_output::{ModelOutput, ModelOutputs};
 use crate::network::{Network, class_scores};
 use crate::network_partition::{NetworkPartition, batch_of};
 use crate::sample_layout::SampleLayout;
+use crate::target::is_target_score;
 
 /// The default number of perturbed copies in a batch.
 pub(crate) const BATCH: usize = 16;
@@ -32,6 +33,7 @@ pub(crate) struct Scorer {
     partition: NetworkPartition,
     suffix: SuffixProgram,
     batch: usize,
+    has_probabilities: bool,
 }
 
 /// The part of the network after the cut.
@@ -117,6 +119,7 @@ impl Scorer {
             partition,
             suffix: SuffixProgram::Incremental { scores, program: Box::new(program) },
             batch,
+            has_probabilities: !is_target_score(target.network),
         })
     }
 
@@ -128,7 +131,9 @@ impl Scorer {
     ) -> Result<Self> {
         check_batch(batch)?;
         check_samples(target.network)?;
-        Scorer::over(NetworkPartition::new(target, engine)?, engine, batch, requests)
+        let partition = NetworkPartition::new(target, engine)?;
+        let scorer = Scorer::over(partition, engine, batch, requests)?;
+        Ok(Scorer { has_probabilities: !is_target_score(target.network), ..scorer })
     }
 
     fn over(
@@ -143,7 +148,8 @@ impl Scorer {
         let explanation = Box::new(ExplanationGraph::new(&partition.suffix, ClassInput::Given, &requests)?);
         let program =
             engine.compile_with(explanation.graph(), &CompileOptions::default().batch_size(batch))?;
-        Ok(Scorer { partition, suffix: SuffixProgram::Full { explanation, program }, batch })
+        let suffix = SuffixProgram::Full { explanation, program };
+        Ok(Scorer { partition, suffix, batch, has_probabilities: true })
     }
 
     /// The layout of the value that is perturbed.
@@ -288,7 +294,7 @@ impl Scorer {
         let mut done = 0;
         while done < total {
             let batch: Vec<Perturbation> = waiting.by_ref().take(size).collect();
-            let outputs_of = ModelOutputs::new(&outputs(&batch)?);
+            let outputs_of = ModelOutputs::new(&outputs(&batch)?, self.has_probabilities);
             for (row, &perturbation) in batch.iter().enumerate() {
                 take(perturbation, &outputs_of.row(row, cut_values.classes[perturbation.sample]));
             }

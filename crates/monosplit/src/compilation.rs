@@ -6,7 +6,8 @@ use std::fmt;
 
 use monosplit_engine::Precision;
 use monosplit_explain::{
-    Absolute, Channels, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Settings, Size, inputs,
+    Absolute, Channels, Class, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Settings, Size,
+    inputs, parameter_inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
 use monosplit_graph::onnx::{ExportOptions, IntegerInput};
@@ -19,11 +20,16 @@ use crate::compiled::{self, CompiledMap};
 use crate::labels::Labels;
 use crate::model::Model;
 use crate::prediction::ScoreKind;
+use crate::target::TargetChoice;
 
 /// The name of the output with the class scores.
 const SCORES: &str = "logits";
 /// The name of the same output where the scores are probabilities.
 const PROBABILITIES: &str = "probabilities";
+/// The name of the same output where it holds the scores of a target.
+const SCORE: &str = "score";
+/// Names of more scores are not stored.
+const MOST_NAMES: usize = 10_000;
 /// The name of the output with the explained class of each sample.
 const EXPLAINED: &str = "explained_class";
 
@@ -43,15 +49,41 @@ pub enum ClassSource {
     Input,
     /// The class with the highest score.
     Top,
+    /// The class with the second highest score.
+    Second,
     /// Always this class.
     Fixed(usize),
+    /// An optional input; by default this class.
+    InputOr(usize),
+}
+
+impl ClassSource {
+    /// The source that a network's target asks for: where its scores are those of classes, a class that it names is the
+    /// default of the input.
+    pub fn of_target(model: &Model) -> Self {
+        let is_class = model.target().is_none_or(TargetChoice::is_class);
+        match (model.explained_class(), is_class) {
+            (Class::Second, _) => ClassSource::Second,
+            (Class::Index(class), true) => ClassSource::Fixed(class),
+            (Class::Index(class), false) => ClassSource::InputOr(class),
+            (_, true) => ClassSource::Top,
+            (_, false) if model.classes() == Some(1) => ClassSource::Top,
+            (_, false) => ClassSource::Input,
+        }
+    }
+
+    /// Whether the class is an input of the file.
+    fn is_input(self) -> bool {
+        matches!(self, ClassSource::Input | ClassSource::InputOr(_))
+    }
 }
 
 impl fmt::Display for ClassSource {
-    /// `input`, `top1`, or the number of the class.
+    /// `input`, `top1`, `top2`, or the number of the class.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClassSource::Input => f.write_str("input"),
+            ClassSource::Input | ClassSource::InputOr(_) => f.write_str("input"),
+            ClassSource::Second => f.write_str("top2"),
             ClassSource::Top => f.write_str("top1"),
             ClassSource::Fixed(class) => write!(f, "{class}"),
         }
@@ -91,7 +123,8 @@ impl Compilation {
             maps.iter().map(|map| map.1.clone().called(told_apart(map, maps))).collect();
         let input = match class {
             ClassSource::Top => ClassInput::Top,
-            ClassSource::Input | ClassSource::Fixed(_) => ClassInput::Broadcast,
+            ClassSource::Second => ClassInput::Second,
+            ClassSource::Input | ClassSource::Fixed(_) | ClassSource::InputOr(_) => ClassInput::Broadcast,
         };
         let explanation = ExplanationGraph::new(model.graph(), input, &requests)?;
         let mut graph = portable(explanation.graph())?;
@@ -103,7 +136,8 @@ impl Compilation {
         if let ClassSource::Fixed(number) = class {
             graph = with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
         }
-        let defaults = defaults(&graph, &settings(maps)?);
+        let mut defaults = defaults(&graph, class, &settings(maps)?);
+        defaults.extend(model.target_parameters().iter().cloned());
         for (name, value) in &defaults {
             // As float32 inputs these would lose the digits that double precision is for.
             let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
@@ -119,15 +153,20 @@ impl Compilation {
         }
         let mut outputs: Vec<Output> = graph.outputs().to_vec();
         let score_kind = model.score_kind();
-        let scores = if score_kind == ScoreKind::Probabilities { PROBABILITIES } else { SCORES };
-        outputs[0].name = scores.to_owned();
+        let is_target = model.target().is_some_and(|target| !target.is_class());
+        outputs[0].name = match score_kind {
+            _ if is_target => SCORE,
+            ScoreKind::Probabilities => PROBABILITIES,
+            _ => SCORES,
+        }
+        .to_owned();
         outputs[1].name = EXPLAINED.to_owned();
         let described: Vec<CompiledMap> = maps
             .iter()
             .zip(explanation.map_outputs())
             .map(|(map, output)| described(map, &outputs[output.map].name, has_input(&graph, inputs::ALPHA)))
             .collect();
-        if class == ClassSource::Input {
+        if class.is_input() {
             // A runtime that refuses a class names this node in its error.
             let last = model.classes().unwrap_or(1).saturating_sub(1);
             graph.label_mut(outputs[1].node).node = format!("class_is_0_to_{last}");
@@ -137,10 +176,16 @@ impl Compilation {
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
         compiled::describe(&mut graph, file, &class.to_string(), precision, &described);
         graph.set_metadata(metadata::SCORES, score_kind.name());
+        if let Some(target) = model.target() {
+            compiled::describe_target(&mut graph, &target.without_folders().to_string());
+        }
         // Preprocessing and class names hold for the new file too.
         let told = model.original().metadata().iter();
         for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
             graph.set_metadata(key.clone(), value.clone());
+        }
+        if is_target && let Some(classes) = model.classes().filter(|&classes| classes <= MOST_NAMES) {
+            graph.set_metadata(CLASSES, Labels::of(model, classes).to_text());
         }
         let integer_input = model.integer_input().cloned();
         Ok(Compilation { graph, defaults, precision, half: false, integer_input })
@@ -285,8 +330,9 @@ fn unname_inner_values(graph: &mut Graph) {
 /// method of this file reads them, so that they mean the same in every compiled file.
 fn check_inputs(model: &Model) -> Result<()> {
     let taken =
-        [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, PROBABILITIES, EXPLAINED];
-    match taken.into_iter().find(|name| has_input(model.graph(), name)) {
+        [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, SCORE, PROBABILITIES, EXPLAINED];
+    let mut taken = taken.into_iter().chain(parameter_inputs::ALL);
+    match taken.find(|name| has_input(model.original(), name)) {
         Some(name) => Err(model.unfit(format!(
             "its input is called '{name}', as something that compiled files read or return is; give the network's input \
              another name, and compile it then"
@@ -398,9 +444,10 @@ fn shared(
 }
 
 /// The default values of the inputs that an explanation adds.
-fn defaults(graph: &Graph, settings: &Settings) -> Vec<(&'static str, Tensor)> {
+fn defaults(graph: &Graph, class: ClassSource, settings: &Settings) -> Vec<(&'static str, Tensor)> {
+    let class = if let ClassSource::InputOr(class) = class { class as i64 } else { -1 };
     let all = [
-        (inputs::CLASS, Tensor::vector(vec![-1i64])),
+        (inputs::CLASS, Tensor::vector(vec![class])),
         (inputs::ALPHA, Tensor::scalar(settings.alpha[0])),
         (inputs::THETA, Tensor::scalar(settings.theta)),
         (inputs::LIMIT, Tensor::scalar(settings.limit)),

@@ -14,6 +14,8 @@ const PRECISION: &str = "monosplit.precision";
 const WEIGHTS: &str = "monosplit.weights";
 /// The metadata property that says where the explained class comes from: `input`, `top1`, or the class itself.
 const CLASS: &str = "monosplit.class";
+/// The metadata property that says what of the network's outputs is explained.
+const TARGET: &str = "monosplit.target";
 /// The metadata property with the name of a class that is always explained.
 const CLASS_NAME: &str = "monosplit.class_name";
 
@@ -95,6 +97,8 @@ pub struct Provenance {
     pub class: Option<String>,
     /// The name of a class that is always explained.
     pub class_name: Option<String>,
+    /// What of the network's outputs is explained, where it is not the score of a class.
+    pub target: Option<String>,
     /// The precision in which weights are stored.
     pub weights: Option<String>,
     /// The precision it is meant to be computed in.
@@ -112,6 +116,7 @@ impl Provenance {
             network: find(NETWORK),
             class: find(CLASS),
             class_name: find(CLASS_NAME),
+            target: find(TARGET),
             weights: find(WEIGHTS),
             precision: match find(PRECISION).as_deref() == Some(Precision::F64.name()) {
                 true => Precision::F64,
@@ -142,6 +147,11 @@ pub(crate) fn describe(
 /// Writes into the metadata of `graph` in which precision its weights are stored.
 pub(crate) fn describe_weights(graph: &mut Graph, half: bool) {
     graph.set_metadata(WEIGHTS, if half { "f16" } else { "f32" });
+}
+
+/// Writes the target into the metadata of `graph`.
+pub(crate) fn describe_target(graph: &mut Graph, target: &str) {
+    graph.set_metadata(TARGET, target);
 }
 
 /// Writes the name of the class that is always explained into the metadata of `graph`.

@@ -56,8 +56,13 @@ impl Labels {
         self.names.join("\n")
     }
 
-    /// The names in the metadata of the network's file, as files written by training have them, or else the built-in ones.
+    /// What the scores of the network's target are called; without one the names in the metadata of the network's file, as
+    /// files written by training have them, or else the built-in ones.
     pub fn of(model: &Model, classes: usize) -> Self {
+        let target = model.target.as_ref().and_then(|target| target.names.as_ref());
+        if let Some(names) = target.filter(|names| names.len() == classes) {
+            return Labels { names: names.clone() };
+        }
         let held = model.metadata(CLASSES).map(Labels::from_text);
         held.filter(|labels| labels.names.len() == classes).unwrap_or_else(|| Labels::built_in(classes))
     }

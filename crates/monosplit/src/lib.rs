@@ -83,6 +83,7 @@ mod picture_explainer;
 mod pixel_values;
 mod prediction;
 mod standard_input;
+mod target;
 mod verification;
 
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
@@ -110,6 +111,7 @@ pub use picture_explainer::{
 };
 pub use pixel_values::PixelValues;
 pub use prediction::{RankedClass, ScoreKind};
+pub use target::{CellChoice, MaskChoice, SuggestedTargets, TargetChoice, TargetContext};
 pub use verification::{Finding, Verdict, Verification};
 
 /// The README's example is compiled with the documentation tests.

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_explain::inputs;
+use monosplit_explain::{inputs, parameter_inputs};
 use monosplit_graph::arch::{self, ArchOptions};
 use monosplit_graph::metadata::SCORES;
 use monosplit_graph::onnx::{self, ImportOptions, ImportReport, IntegerInput, Remark};
@@ -20,6 +20,7 @@ use monosplit_graph::{
 use crate::compiled::is_compiled;
 use crate::model_options::{ModelOptions, Origin};
 use crate::prediction::ScoreKind;
+use crate::target::ModelTarget;
 
 /// The largest ONNX file: the limit of protocol buffers.
 const MAX_ONNX: u64 = 1 << 31;
@@ -57,6 +58,7 @@ pub struct Model {
     remarks: Vec<Remark>,
     integer_input: Option<IntegerInput>,
     options: ModelOptions,
+    pub(crate) target: Option<ModelTarget>,
 }
 
 /// The error of a network whose smooth functions were replaced by piecewise-linear ones.
@@ -175,6 +177,7 @@ impl Model {
             remarks: Vec::new(),
             integer_input: None,
             options: options.clone(),
+            target: None,
         })
     }
 
@@ -195,7 +198,6 @@ impl Model {
     }
 
     /// The same with another canonical form.
-    #[cfg(feature = "eval")]
     pub(crate) fn with_canonical(self, canonical: Graph) -> Self {
         Model { canonical, ..self }
     }
@@ -272,10 +274,14 @@ impl Model {
         &self.defaults
     }
 
-    /// The only input that is not optional; an error if there is not exactly one.
+    /// The only input that is neither optional nor a target's; an error if there is not exactly one.
     pub fn input(&self) -> Result<&Node> {
         let inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
-        let is_needed = |node: &&Node| self.defaults.iter().all(|(name, _)| *name != node.label.tensor);
+        let is_needed = |node: &&Node| {
+            let name = node.label.tensor.as_str();
+            let is_target = self.target.is_some() && parameter_inputs::ALL.contains(&name);
+            !is_target && self.defaults.iter().all(|(input, _)| input != name)
+        };
         match &*inputs.filter(is_needed).collect::<Vec<_>>() {
             [input] => Ok(*input),
             inputs => {

@@ -12,6 +12,8 @@ use crate::prediction::ScoreKind;
 
 /// Another output of the network holds scores of classes.
 const CLASS_OUTPUT: Hint = Hint::new("class-output", "choose an output that holds them");
+/// Networks that are no classifiers are explained by a target.
+const TARGET: Hint = Hint::new("target", "name a target, which says what of the outputs is explained");
 
 impl Model {
     /// The preprocessing that the network's own file names, as files written by training do.
@@ -55,7 +57,11 @@ impl Model {
 
     /// The number of classes; an error if the first output does not hold one score for each.
     pub fn expect_classes(&self) -> Result<usize> {
-        self.classes().ok_or_else(|| self.unfit_output("expected one score for each class"))
+        self.classes().ok_or_else(|| {
+            let suggested = self.suggested_targets().into_iter().flat_map(|output| output.targets).next();
+            self.unfit_output("expected one score for each class")
+                .hint(TARGET.about(suggested.unwrap_or_else(|| "sum:OUTPUT".to_owned())))
+        })
     }
 
     /// An error about the output that is run and explained; where another holds scores of
@@ -79,6 +85,9 @@ impl Model {
 
     /// What the class scores are, by what was found at the end of the network.
     pub fn score_kind(&self) -> ScoreKind {
+        if self.target().is_some_and(|target| !target.is_class()) {
+            return ScoreKind::Score;
+        }
         // The metadata of a compiled file speak of its first output.
         let told = self.metadata(SCORES).filter(|_| self.opened_with().output.is_none());
         if let Some(kind) = told.and_then(ScoreKind::named) {

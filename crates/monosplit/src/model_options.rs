@@ -10,6 +10,7 @@ use monosplit_graph::{Graph, Result};
 
 use crate::model::{self, Model};
 use crate::output_choice::OutputChoice;
+use crate::target::TargetChoice;
 
 /// Where a network comes from. A path is the path of an ONNX file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -163,6 +164,13 @@ impl ModelOptions {
         self.output = choice.name;
         self.output_word = choice.word;
         self.canonical.logits = !choice.probabilities;
+        self
+    }
+
+    /// Opens the network for a target: outputs that it takes as they are keep a final softmax or sigmoid.
+    #[must_use]
+    pub fn target(mut self, target: &TargetChoice) -> Self {
+        self.canonical.logits &= target.is_about_classes();
         self
     }
 

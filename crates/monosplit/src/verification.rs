@@ -1,8 +1,11 @@
 //! The claims of the theory, checked on a network: the verdicts on what an [`Audit`] measured.
 
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_explain::{Audit, LayerAudit, PairAudit, audit, audit_pair};
-use monosplit_graph::{Error, Result, Tensor};
+use monosplit_explain::{
+    Audit, AxisIndex, Cells, Class, Explainer, LayerAudit, PairAudit, Parameters, Settings, Target, audit,
+    audit_pair, class_scores, settled,
+};
+use monosplit_graph::{Error, Graph, Result, Tensor};
 #[cfg(feature = "train")]
 use monosplit_train::PropertyCheck;
 
@@ -92,8 +95,9 @@ impl Verification {
         let double = processor.clone().precision(Precision::F64);
         // Products of streams soon exceed what single precision resolves.
         let auditor: &dyn Engine = if approximation.is_some() { &double } else { engine };
-        let audit = audit(model.graph(), image, auditor)?;
-        let pair = audit_pair(model.graph(), image, samples, &double, progress);
+        let graph = explained_alone(model, image, &double)?;
+        let audit = audit(&graph, image, auditor)?;
+        let pair = audit_pair(&graph, image, samples, &double, progress);
         let mut findings = findings(&audit, &pair);
         let approximation = approximation.filter(|a| !a.functions.is_empty());
         findings.extend(approximation.map(approximation_finding));
@@ -108,6 +112,24 @@ impl Verification {
     pub fn fails(&self) -> bool {
         self.findings.iter().any(|finding| finding.verdict == Verdict::Fails)
     }
+}
+
+/// The network whose only score is the one that its target explains, with the choices settled that it makes for `image`. A
+/// network without a target stays as it is.
+fn explained_alone(model: &Model, image: &Tensor, engine: &dyn Engine) -> Result<Graph> {
+    let graph = settled(model.graph(), image, engine)?;
+    let class = match model.explained_class() {
+        Class::Index(class) => class,
+        Class::Second => {
+            let explained = Explainer::new(&graph, &[], engine)?;
+            let found = explained.explain(image, &Class::Second, &Settings::default())?;
+            found.classes.first().copied().unwrap_or(0)
+        }
+        _ => return Ok(graph),
+    };
+    let cells = Cells::Each(vec![AxisIndex::At(class as i64)]);
+    let alone = Target::Cell { output: None, cells };
+    Ok(alone.graft(&class_scores(&graph)?, Parameters::Constant)?.graph)
 }
 
 fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {

@@ -5,10 +5,13 @@ use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
-use monosplit::explain::{MapRequest, chosen_layer};
+use monosplit::engine::Cpu;
+use monosplit::explain::{MapRequest, Parameters, chosen_layer};
 use monosplit::graph::onnx::{self, Remark};
 use monosplit::graph::{Error, Result};
-use monosplit::{ClassSource, Compilation, Labels, Model, ScoreKind, is_compiled};
+use monosplit::{
+    ClassSource, Compilation, Labels, Model, ScoreKind, TargetChoice, TargetContext, is_compiled,
+};
 use serde::Serialize;
 
 use super::class;
@@ -18,6 +21,7 @@ use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::ValueArgs;
 use super::run::check_writable;
+use super::target::{TargetArgs, opened_for};
 use crate::failure::{Failure, note};
 use crate::json;
 use crate::table::printable;
@@ -32,12 +36,18 @@ Writes a network and its explanation as one ONNX file that any runtime can run b
   monosplit compile resnet18.onnx -o explained.onnx
   monosplit compile resnet18.onnx --method gradcam --layer layer4:out -o explained.onnx
   monosplit compile resnet18.onnx --methods splitcam,lrp,saliency --size input -o explained.onnx
+  monosplit compile resnet18.onnx --target contrast:tabby,lynx -o explained.onnx
 
 The file has the network's own inputs and returns `logits`, `explained_class` and one output
 `saliency/METHOD/LAYER` for each map, for whatever batch it is given. It reads two more inputs that
 may be left out: `class` (int64 [1] or [N], one number for all samples or one for each; negative, as
 it is by default, for the class with the highest score) and, for splitcam and splitgrad, `alpha`
 (float32 [], 0 to 1).
+
+A file compiled with --target returns `score` in place of `logits`. What the target is given becomes
+an optional input with that default: `target_mask` (float32 [1, 1, …] or [N, 1, …]), `target_reference`
+(float32 [1, D] or [N, D]), `target_against` (int64 [1, 1] or [N, 1]), and `class` for the class of
+a region or a contrast.
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times
@@ -70,13 +80,16 @@ pub(crate) struct Compile {
     layer_list: Option<String>,
 
     /// The class is an optional input of the file. This is the default.
-    #[arg(long, conflicts_with = "class")]
+    #[arg(long, conflicts_with_all = ["class", "target"])]
     class_input: bool,
 
     /// The class is fixed: its number, its name, or top1 for the one with the highest score of
     /// each sample.
-    #[arg(long, value_name = "CLASS", verbatim_doc_comment)]
+    #[arg(long, value_name = "CLASS", conflicts_with = "target", verbatim_doc_comment)]
     class: Option<String>,
+
+    #[command(flatten)]
+    target: TargetArgs,
 
     /// Class names, one a line, which the new file keeps. For networks with 1000 classes those of
     /// ImageNet are built in.
@@ -153,8 +166,10 @@ impl Compile {
             );
         }
         let choices = self.choices()?;
+        let target = self.target.choice()?;
         // The file must give the same numbers as `explain` in the same precision.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
+        let options = opened_for(options, target.as_ref());
         let model = network_input::open(&options, self.network.origin(self.model.as_deref())?)?;
         if is_compiled(model.graph().metadata()) {
             return Err(Error::argument(
@@ -163,7 +178,10 @@ impl Compile {
             )
             .into());
         }
-        let model = for_any_batch(model);
+        let mut model = for_any_batch(model);
+        if let Some(target) = &target {
+            model = self.with_target(model, target)?;
+        }
         remark_on_outputs(&model);
         let chosen = self.resolved(&choices, &model)?;
         let maps = self.maps(&model, &chosen);
@@ -173,9 +191,12 @@ impl Compile {
         self.remark_on_precision(&model, &maps);
         remark_on_types(&model, precision);
         let (labels, classes) = class::labels(self.labels.as_deref(), &model)?;
-        let class = self.class(&labels, classes)?;
+        let class = match &target {
+            Some(_) => ClassSource::of_target(&model),
+            None => self.class(&labels, classes)?,
+        };
         let mut compilation = Compilation::new(&model, class, &maps, precision)?.half(self.fp16);
-        if self.labels.is_some() {
+        if self.labels.is_some() && target.as_ref().is_none_or(TargetChoice::is_class) {
             compilation = compilation.labelled(&labels);
         }
         if let ClassSource::Fixed(class) = class {
@@ -210,6 +231,18 @@ impl Compile {
             writeln!(out, "  returns {}", printable(&output.name))?;
         }
         Ok(())
+    }
+
+    /// The network with a target, whose mask, reference or other class is an input.
+    fn with_target(&self, model: Model, target: &TargetChoice) -> Result<Model> {
+        let (engine, preprocess) = (Cpu::default(), self.values.preprocess(&model).ok());
+        let context = TargetContext {
+            labels: self.labels.as_deref(),
+            preprocess: preprocess.as_ref(),
+            parameters: Parameters::Input,
+            ..TargetContext::new(&engine)
+        };
+        model.with_target(target, &context)
     }
 
     /// Prints a remark where the precision does not suit some maps.
@@ -315,7 +348,8 @@ fn for_any_batch(model: Model) -> Model {
 /// Prints a remark on outputs of the network that the new file lacks.
 fn remark_on_outputs(model: &Model) {
     let outputs = model.graph().outputs();
-    let Some(first) = outputs.first() else { return };
+    let is_class = model.target().is_none_or(TargetChoice::is_class);
+    let Some(first) = outputs.first().filter(|_| is_class) else { return };
     let found = &model.report().outputs;
     for (ends, names) in [("softmax", &found.softmax), ("sigmoid", &found.sigmoid)] {
         if names.contains(&first.name) {

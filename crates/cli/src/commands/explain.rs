@@ -28,6 +28,7 @@ use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
 use super::run::{check_folder, check_writable, remark};
+use super::target::opened_for;
 use crate::failure::{Failure, note};
 use crate::json;
 use crate::table::printable;
@@ -48,6 +49,7 @@ Shows where in a picture a network found its answer.
   monosplit explain resnet18.onnx photos/ --method splitgrad --layer layer1.0.conv2
   monosplit explain resnet18.onnx cat.jpg --class 'Egyptian cat' --alpha 0.3 --stream h
   monosplit explain pets.onnx x.npy --method splitlrp --map pos --raw maps.npy
+  monosplit explain resnet18.onnx cat.jpg --target contrast:top,top2
 
 The network f is split into two monotone convex networks, f = g − h, and the map is read off the
 pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
@@ -125,13 +127,15 @@ impl Explain {
         }
         check_folder(&self.out)?;
         let choice = self.method.choice()?;
-        let options = self.network.options_for(self.compute.precision()).optional_inputs(true);
-        let model = network_input::open(&options, origin)?;
+        let target = self.class.target.choice()?;
+        let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
+        let model = network_input::open(&options.optional_inputs(true), origin)?;
         if let Some(file) = CompiledFile::of(&model) {
             file.check(self, &choice)?;
         }
         let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), &*engine)?;
         let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?)?;
         let mut reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
         // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
@@ -259,6 +263,7 @@ impl Explain {
         let first = context.descriptions.first();
         ExplainOutput {
             network: model.origin().to_string(),
+            target: model.target().map(ToString::to_string),
             note: remark(model, self.batch_size(explainer.samples())),
             method: first.map(|map| &*map.method),
             title: first.map(|map| &*map.title),
@@ -274,6 +279,8 @@ impl Explain {
 #[derive(Serialize)]
 struct ExplainOutput<'a> {
     network: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
     note: Option<String>,
     method: Option<&'a str>,
     title: Option<&'a str>,

@@ -48,6 +48,9 @@ impl<'a> CompiledFile<'a> {
                 &format!("{settled} (it has {held}{numbers})"),
             );
         }
+        if explain.class.target.choice()?.is_some() {
+            return refused("--target", settled);
+        }
         if explain.piecewise.is_given() {
             return refused("--piecewise", settled);
         }

@@ -16,6 +16,7 @@ use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::run::scores_remark;
+use super::target::opened_for;
 use crate::failure::note;
 
 /// The largest number of rows of a figure.
@@ -63,8 +64,12 @@ impl FigureInputArgs {
         let nothing = "nothing to draw; name a picture or a folder of pictures";
         let (origin, inputs) = self.network.split(&self.files, nothing)?;
         let sources = self.preprocessing.inputs.list(inputs)?;
-        let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
+        let target = self.class.target.choice()?;
+        let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
+        let model = network_input::open(&options, origin)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
+        let engine = self.compute.engine()?;
+        let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), &*engine)?;
         let bounds = ValueBounds::of_inputs(&model, preprocess.as_ref())?;
         let (labels, score_kind) = self.class.labels(&model)?;
         let classes = self.class.classes(&model, &labels)?;

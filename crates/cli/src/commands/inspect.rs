@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use monosplit::graph::onnx::{DeclaredLength, DeclaredValue, Problem};
 use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Tensor, shortened, shown};
-use monosplit::{CompiledMap, Origin, Provenance, compiled_maps};
+use monosplit::{CompiledMap, Origin, Provenance, SuggestedTargets, compiled_maps};
 
 use super::inspect_output::InspectOutput;
 use super::network::NetworkArgs;
@@ -67,6 +67,8 @@ pub(super) struct Findings {
     pub(super) defaults: Vec<(String, Tensor)>,
     /// The maps it returns, if it was compiled.
     pub(super) maps: Vec<CompiledMap>,
+    /// Targets that suit its outputs, if all could be read.
+    pub(super) targets: Vec<SuggestedTargets>,
     /// What a person should know of how the file was read.
     pub(super) remarks: Vec<String>,
     /// The inputs and outputs as the file declares them.
@@ -104,7 +106,7 @@ impl Inspect {
         let options = self.network.options().optional_inputs(true);
         let Origin::Onnx(path) = &origin else {
             let model = network_input::open(&options, origin.clone())?;
-            let canonical = Some(model.report().to_string());
+            let (canonical, targets) = (Some(model.report().to_string()), model.suggested_targets());
             let graph = model.original().clone();
             return Ok(Findings {
                 origin,
@@ -115,17 +117,20 @@ impl Inspect {
                 canonical,
                 defaults: Vec::new(),
                 maps: Vec::new(),
+                targets,
                 remarks: Vec::new(),
                 declared: [Vec::new(), Vec::new()],
             });
         };
         let report = options.import_report(path)?;
-        let canonical = match report.graph {
+        let maps = compiled_maps(&report.read);
+        let (canonical, targets) = match report.graph {
             Some(_) => {
                 let model = network_input::open_report(&options, origin.clone(), report.clone())?;
-                Some(model.report().to_string())
+                let targets = if maps.is_empty() { model.suggested_targets() } else { Vec::new() };
+                (Some(model.report().to_string()), targets)
             }
-            None => None,
+            None => (None, Vec::new()),
         };
         Ok(Findings {
             origin,
@@ -133,7 +138,8 @@ impl Inspect {
             opset: Some(report.opset),
             problems: report.problems,
             defaults: report.defaults,
-            maps: compiled_maps(&report.read),
+            maps,
+            targets,
             graph: report.read,
             remarks: report.remarks.iter().map(ToString::to_string).collect(),
             declared: [report.declared_inputs, report.declared_outputs],
@@ -237,6 +243,10 @@ impl Findings {
             table.row(["may be left out".to_owned(), optional.collect::<Vec<_>>().join(", ")]);
         }
         table.row(["output".to_owned(), listed(outputs)]);
+        for suggested in self.targets.iter().filter(|suggested| !suggested.targets.is_empty()) {
+            let of = if self.targets.len() > 1 { format!("{}: ", suggested.output) } else { String::new() };
+            table.row(["targets".to_owned(), format!("{of}{}", suggested.targets.join(", "))]);
+        }
         if !self.maps.is_empty() {
             table.row(["compiled".to_owned(), self.compiled()]);
         }
@@ -264,7 +274,7 @@ impl Findings {
 
     /// The facts about a compiled file as a whole, in a line.
     fn compiled(&self) -> String {
-        let Provenance { version, network, class, class_name, weights, precision } =
+        let Provenance { version, network, class, class_name, target, weights, precision } =
             Provenance::of(&self.graph);
         let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
         let class = match class.as_deref() {
@@ -281,7 +291,7 @@ impl Findings {
             known(version),
             precision.name(),
             known(weights),
-        )
+        ) + &target.map_or_else(String::new, |target| format!(", of {target}"))
     }
 
     /// The unit of the multiply-add count: a file of fixed batch size counts the whole batch.

@@ -2,7 +2,7 @@
 
 use monosplit::graph::onnx::{DeclaredLength, DeclaredValue};
 use monosplit::graph::{LayerSummary, Shape, Tensor};
-use monosplit::{CompiledMap, Provenance};
+use monosplit::{CompiledMap, Provenance, SuggestedTargets};
 use serde::Serialize;
 
 use super::inspect::{Findings, single, totals};
@@ -17,6 +17,7 @@ pub(super) struct InspectOutput<'a> {
     inputs: Vec<ValueOutput>,
     optional_inputs: Vec<DefaultOutput<'a>>,
     outputs: Vec<ValueOutput>,
+    targets: Vec<TargetsOutput<'a>>,
     compiled: Option<CompiledOutput<'a>>,
     parameters: usize,
     multiply_adds: usize,
@@ -31,6 +32,19 @@ struct ValueOutput {
     name: String,
     /// None where the file has no shape for it.
     shape: Option<Vec<LengthOutput>>,
+}
+
+/// Targets that suit an output.
+#[derive(Serialize)]
+struct TargetsOutput<'a> {
+    output: &'a str,
+    targets: &'a [String],
+}
+
+impl<'a> TargetsOutput<'a> {
+    fn of(suggested: &'a SuggestedTargets) -> Self {
+        TargetsOutput { output: &suggested.output, targets: &suggested.targets }
+    }
 }
 
 /// A length: a number, or a text like `N` where it depends on the number of samples.
@@ -54,6 +68,8 @@ struct CompiledOutput<'a> {
     network: Option<String>,
     class: Option<String>,
     class_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<String>,
     precision: &'static str,
     weights: Option<String>,
     maps: Vec<MapOutput<'a>>,
@@ -104,6 +120,7 @@ impl<'a> InspectOutput<'a> {
             inputs,
             optional_inputs: found.defaults.iter().map(default).collect(),
             outputs,
+            targets: found.targets.iter().map(TargetsOutput::of).collect(),
             compiled: CompiledOutput::of(found),
             parameters,
             multiply_adds,
@@ -128,10 +145,10 @@ impl<'a> CompiledOutput<'a> {
             options: &map.options,
             finish: &map.finish,
         };
-        let Provenance { version, network, class, class_name, weights, precision } =
+        let Provenance { version, network, class, class_name, target, weights, precision } =
             Provenance::of(&found.graph);
         let (precision, maps) = (precision.name(), found.maps.iter().map(map).collect());
-        Some(CompiledOutput { version, network, class, class_name, precision, weights, maps })
+        Some(CompiledOutput { version, network, class, class_name, target, precision, weights, maps })
     }
 }
 

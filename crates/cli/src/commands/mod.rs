@@ -35,6 +35,7 @@ mod results;
 mod run;
 mod shell;
 mod split;
+mod target;
 mod train;
 mod training_bar;
 mod verify;

@@ -189,6 +189,11 @@ impl PreprocessingArgs {
         Ok(sample.tensor)
     }
 
+    /// The preprocessing for the pictures that a target names; none for a network that reads no pictures.
+    pub(crate) fn known(&self, model: &Model) -> Option<Preprocess> {
+        self.values.preprocess(model).ok()
+    }
+
     /// The preprocessing for a network that reads pictures.
     pub(crate) fn preprocess(&self, model: &Model) -> Result<Preprocess> {
         let size = model.picture_input()?.size;

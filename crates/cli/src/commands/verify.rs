@@ -16,6 +16,7 @@ use super::network_input;
 use super::preprocessing::PreprocessingArgs;
 use super::progress::Bar;
 use super::run::scores_remark;
+use super::target::{TargetArgs, opened_for, with_target};
 use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, note, text};
 use crate::json;
@@ -58,6 +59,9 @@ pub(crate) struct Verify {
     network: NetworkArgs,
 
     #[command(flatten)]
+    target: TargetArgs,
+
+    #[command(flatten)]
     piecewise: PiecewiseArgs,
 
     /// Check monotonicity and convexity on N pairs of inputs.
@@ -83,7 +87,9 @@ impl Verify {
             }
             _ => (self.network.origin(None)?, &self.files[..]),
         };
-        let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
+        let target = self.target.choice()?;
+        let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
+        let model = network_input::open(&options, origin)?;
         scores_remark(&model).iter().for_each(|remark| note(remark));
         let sample = match inputs {
             [] => self.preprocessing.one_sample(&model, None)?,
@@ -95,6 +101,8 @@ impl Verify {
             }
         };
         let engine = self.compute.engine()?;
+        let preprocess = self.preprocessing.known(&model);
+        let model = with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?;
         let (model, approximation) = self.piecewise.apply(model, &sample, &*engine)?;
         let image = repeated(&sample, model.fixed_batch()?.unwrap_or(1))?;
         let engines = (&*engine, &self.compute.processor());

@@ -245,8 +245,9 @@ impl<'g> Exporter<'g> {
             Some(integers) => integers.data_type,
             None => self.declared_type(id),
         };
-        self.info_with(name, id, data_type, |dim| match dim {
-            DimProto::Value(1) if is_optional => DimProto::Param(format!("{name}_length")),
+        // What may be left out is one for all samples, or one for each.
+        self.info_with(name, id, data_type, |axis, dim| match dim {
+            DimProto::Value(1) if is_optional && axis == 0 => DimProto::Param(format!("{name}_length")),
             dim => dim,
         })
     }
@@ -274,7 +275,7 @@ impl<'g> Exporter<'g> {
     }
 
     fn info(&self, name: &str, id: NodeId) -> ValueInfoProto {
-        self.info_with(name, id, self.declared_type(id), |dim| dim)
+        self.info_with(name, id, self.declared_type(id), |_, dim| dim)
     }
 
     /// The type that a value has outside of the graph.
@@ -288,15 +289,18 @@ impl<'g> Exporter<'g> {
         name: &str,
         id: NodeId,
         data_type: i32,
-        declared: impl Fn(DimProto) -> DimProto,
+        declared: impl Fn(usize, DimProto) -> DimProto,
     ) -> ValueInfoProto {
         let node = self.graph.node(id);
-        let dim = |(axis, d): (usize, &Dim)| match d {
-            Dim::Fixed(n) => DimProto::Value(*n as i64),
-            Dim::Batch(1) => DimProto::Param("N".into()),
-            Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
+        let dim = |(axis, d): (usize, &Dim)| {
+            let own = match d {
+                Dim::Fixed(n) => DimProto::Value(*n as i64),
+                Dim::Batch(1) => DimProto::Param("N".into()),
+                Dim::Batch(k) => DimProto::Param(format!("{name}_{axis}_{k}N")),
+            };
+            declared(axis, own)
         };
-        ValueInfoProto::new(name, data_type, node.shape.dims().iter().enumerate().map(dim).map(declared))
+        ValueInfoProto::new(name, data_type, node.shape.dims().iter().enumerate().map(dim))
     }
 
     /// The name of a value.

@@ -1,0 +1,348 @@
+//! The nodes of each target.
+
+use std::collections::HashMap;
+
+use monosplit_graph::op::{Binary, Reduction, Unary};
+use monosplit_graph::{Dim, Error, Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
+
+use super::cell::{Cells, Taken};
+use super::held;
+use super::{Mask, Parameters, Rival, Summary, Target, check_samples, parameter_inputs, target_output};
+
+/// Squares below this count as this: it keeps the slope of a root at zero finite, and is lost beside any other number.
+const SMALLEST_SQUARE: f64 = 1e-30;
+/// The name of the score in graphs.
+const SCORE: &str = "target";
+
+/// A network that gets a head.
+pub(super) struct Head {
+    pub(super) graph: Graph,
+    parameters: Parameters,
+    /// The inputs that were added, with the values they have.
+    pub(super) given: Vec<(&'static str, Tensor)>,
+}
+
+impl Head {
+    pub(super) fn new(network: &Graph, parameters: Parameters) -> Self {
+        Head { graph: network.clone(), parameters, given: Vec::new() }
+    }
+
+    /// Writes the nodes of a target; returns the name of the output and the scores `[N, K]`.
+    pub(super) fn write(&mut self, target: &Target) -> Result<(String, NodeId)> {
+        if let Target::Head { graph } = target {
+            return Ok((SCORE.to_owned(), self.grafted(graph)?));
+        }
+        let output = target_output(&self.graph, target.output())?;
+        let (name, value) = (output.name.as_str(), output.node);
+        let scores = match target {
+            Target::Class { .. } | Target::Head { .. } => return Ok((output.name, value)),
+            Target::Contrast { class, against, .. } => self.contrast(name, value, *class, *against)?,
+            Target::Region { mask, class, .. } => self.region(name, value, mask, *class)?,
+            Target::Cell { cells, .. } => self.cell(name, value, cells)?,
+            Target::Summary { summary, .. } => self.summary(value, *summary)?,
+            Target::Similarity { reference, .. } => self.similarity(name, value, reference)?,
+        };
+        Ok((SCORE.to_owned(), self.named(scores)?))
+    }
+
+    /// The lengths of a sample's axes.
+    fn lengths(&self, value: NodeId) -> Vec<usize> {
+        let dims = self.graph.node(value).shape.dims().get(1..).unwrap_or_default();
+        dims.iter().filter_map(|dim| dim.fixed()).collect()
+    }
+
+    fn samples(&self, value: NodeId) -> Dim {
+        self.graph.node(value).shape.dims().first().copied().unwrap_or(Dim::Fixed(1))
+    }
+
+    /// All numbers of a sample in a row, `[N, count]`.
+    fn flat(&mut self, value: NodeId) -> Result<NodeId> {
+        let count: usize = self.lengths(value).iter().product();
+        let shape = Shape::new([self.samples(value), Dim::Fixed(count)]);
+        self.graph.reshaped(value, shape)
+    }
+
+    /// The scores under the name by which layers are listed.
+    fn named(&mut self, scores: NodeId) -> Result<NodeId> {
+        let label = self.graph.label_mut(scores);
+        if label.display().is_empty() {
+            *label = Label::named(SCORE);
+            return Ok(scores);
+        }
+        self.graph.add_named(Label::named(SCORE), Op::Identity, &[scores])
+    }
+
+    /// `f_A − f_B`, or `f − f_B` where no class is named.
+    fn contrast(
+        &mut self,
+        name: &str,
+        value: NodeId,
+        class: Option<usize>,
+        against: Rival,
+    ) -> Result<NodeId> {
+        let classes = match self.lengths(value)[..] {
+            [classes, ref rest @ ..] if classes > 1 && rest.iter().all(|&length| length == 1) => classes,
+            ref other => {
+                return Err(Error::shape(format!(
+                    "output '{name}' has samples of shape {other:?}, expected the scores of at least two classes to compare; \
+                     name an output that holds them"
+                )));
+            }
+        };
+        let scores = self.flat(value)?;
+        let rival = match (self.parameters, against) {
+            (Parameters::Input, Rival::Class(class)) => {
+                check_class(name, class, classes)?;
+                let number = Tensor::new([1, 1], vec![class as i64])?;
+                let given = self.parameter(parameter_inputs::AGAINST, number);
+                let table = self.graph.constant(Tensor::vector((0..classes as i64).collect::<Vec<_>>()));
+                // Runtimes check the bounds of a Gather.
+                let given = self.graph.add(Op::Gather { axis: 0 }, &[table, given])?;
+                let is_rival = self.graph.binary(Binary::Equal, given, table)?;
+                self.score_where(scores, is_rival)?
+            }
+            (_, Rival::Class(class)) => self.element(name, scores, class, classes)?,
+            (_, Rival::Top | Rival::Second) => {
+                let is_top = self.is_largest(scores)?;
+                let chosen = if against == Rival::Top { is_top } else { self.is_second(scores, is_top)? };
+                let chosen = self.held(chosen, "rival")?;
+                let own = self.graph.times(scores, chosen)?;
+                self.graph.reduced(Reduction::Sum, own, &[1], true)?
+            }
+        };
+        let scores = match (class, self.parameters) {
+            (Some(class), Parameters::Constant) => self.element(name, scores, class, classes)?,
+            (Some(class), Parameters::Input) => check_class(name, class, classes).map(|()| scores)?,
+            (None, _) => scores,
+        };
+        self.graph.minus(scores, rival)
+    }
+
+    /// The score of one class, `[N, 1]`.
+    fn element(&mut self, name: &str, scores: NodeId, class: usize, classes: usize) -> Result<NodeId> {
+        check_class(name, class, classes)?;
+        self.graph.add(Op::Slice { axis: 1, start: class, step: 1, length: 1 }, &[scores])
+    }
+
+    /// The sum of the scores where `chosen` holds.
+    fn score_where(&mut self, scores: NodeId, chosen: NodeId) -> Result<NodeId> {
+        let chosen = self.graph.add(Op::Cast { to: Kind::Float }, &[chosen])?;
+        let own = self.graph.times(scores, chosen)?;
+        self.graph.reduced(Reduction::Sum, own, &[1], true)
+    }
+
+    /// Whether an element is the first largest along axis 1.
+    fn is_largest(&mut self, value: NodeId) -> Result<NodeId> {
+        let shape = self.graph.node(value).shape.clone();
+        let (rank, length) = (shape.rank(), shape.fixed_at(1).unwrap_or(0));
+        let winner = self.graph.add(Op::ArgMax { axis: 1, keep: true }, &[value])?;
+        let mut dims = vec![1; rank];
+        dims[1] = length;
+        let table = Tensor::new(dims, (0..length as i64).collect::<Vec<_>>())?;
+        let table = self.graph.constant(table);
+        self.graph.binary(Binary::Equal, winner, table)
+    }
+
+    /// Whether an element is the second largest along axis 1, where `is_top` says which is the largest.
+    fn is_second(&mut self, value: NodeId, is_top: NodeId) -> Result<NodeId> {
+        let least = self.graph.number(f64::NEG_INFINITY);
+        let others = self.graph.select(is_top, least, value)?;
+        self.is_largest(others)
+    }
+
+    /// Truth values as weights that perturbations of the sample do not change.
+    fn held(&mut self, chosen: NodeId, what: &str) -> Result<NodeId> {
+        let label = Label::named(held::name(what));
+        self.graph.add_named(label, Op::Cast { to: Kind::Float }, &[chosen])
+    }
+
+    /// A value of the target that is an input.
+    fn parameter(&mut self, name: &'static str, value: Tensor) -> NodeId {
+        let input = self.graph.input(name, Shape::fixed(value.shape()), value.kind());
+        self.given.push((name, value));
+        input
+    }
+
+    /// `Σ_p m_p f_c(p)` over the places `p`.
+    fn region(&mut self, name: &str, value: NodeId, mask: &Mask, class: Option<usize>) -> Result<NodeId> {
+        let lengths = self.lengths(value);
+        let (channels, places) = match lengths.split_first() {
+            Some((&channels, places)) if !places.is_empty() && channels > 0 => (channels, places),
+            _ => {
+                return Err(Error::shape(format!(
+                    "output '{name}' has samples of shape {lengths:?}, expected maps of classes over places, [C, H, W]; name \
+                     an output that has them, or one number of this one: cell:{name}[{}]",
+                    vec!["0"; lengths.len()].join(",")
+                )));
+            }
+        };
+        class.map_or(Ok(()), |class| check_class(name, class, channels))?;
+        let alone = class.filter(|_| self.parameters == Parameters::Constant);
+        let weights = match mask {
+            Mask::Given(mask) => {
+                let mask = fitting(mask, places).ok_or_else(|| {
+                    Error::shape(format!(
+                        "the mask has the shape {:?}, expected that of the places of output '{name}', {places:?}",
+                        mask.shape()
+                    ))
+                })?;
+                match self.parameters {
+                    Parameters::Constant => self.graph.constant(mask),
+                    Parameters::Input => self.parameter(parameter_inputs::MASK, mask),
+                }
+            }
+            Mask::Predicted => {
+                let found = match channels {
+                    1 => self.is_positive(value)?,
+                    _ => self.is_largest(value)?,
+                };
+                let found = match alone.filter(|_| channels > 1) {
+                    Some(class) => self.channel(found, class)?,
+                    None => found,
+                };
+                self.held(found, "mask")?
+            }
+        };
+        let maps = match alone {
+            Some(class) => self.channel(value, class)?,
+            None => value,
+        };
+        let inside = self.graph.times(maps, weights)?;
+        let axes: Vec<usize> = (2..lengths.len() + 1).collect();
+        self.graph.reduced(Reduction::Sum, inside, &axes, false)
+    }
+
+    fn channel(&mut self, value: NodeId, class: usize) -> Result<NodeId> {
+        self.graph.add(Op::Slice { axis: 1, start: class, step: 1, length: 1 }, &[value])
+    }
+
+    /// Where a single map finds its class.
+    fn is_positive(&mut self, value: NodeId) -> Result<NodeId> {
+        let mut end = value;
+        while let Op::Identity | Op::Reshape { .. } = self.graph.node(end).op {
+            end = self.graph.node(end).inputs[0];
+        }
+        let bound = if self.graph.node(end).op == Op::Unary(Unary::Sigmoid) { 0.5 } else { 0.0 };
+        self.graph.more_than(value, bound)
+    }
+
+    /// The sum over ranges, for each cell among which the best is wanted.
+    fn cell(&mut self, name: &str, value: NodeId, cells: &Cells) -> Result<NodeId> {
+        let taken = cells.taken(name, &self.lengths(value))?;
+        let mut part = value;
+        for (axis, Taken { elements, .. }) in taken.iter().enumerate() {
+            let slice = Op::Slice { axis: axis + 1, start: elements.start, step: 1, length: elements.len() };
+            if self.graph.node(part).shape.fixed_at(axis + 1) != Some(elements.len()) {
+                part = self.graph.add(slice, &[part])?;
+            }
+        }
+        let summed: Vec<usize> =
+            (0..taken.len()).filter(|&axis| !taken[axis].best).map(|axis| axis + 1).collect();
+        if summed.iter().any(|&axis| taken[axis - 1].elements.len() > 1) {
+            part = self.graph.reduced(Reduction::Sum, part, &summed, true)?;
+        }
+        self.flat(part)
+    }
+
+    fn summary(&mut self, value: NodeId, summary: Summary) -> Result<NodeId> {
+        let flat = self.flat(value)?;
+        match summary {
+            Summary::Sum => self.graph.reduced(Reduction::Sum, flat, &[1], true),
+            Summary::Mean => self.graph.reduced(Reduction::Mean, flat, &[1], true),
+            Summary::Norm => {
+                let squares = self.squares(flat)?;
+                self.graph.unary(Unary::Sqrt, squares)
+            }
+        }
+    }
+
+    /// `Σ v²`, above zero.
+    fn squares(&mut self, flat: NodeId) -> Result<NodeId> {
+        let squares = self.graph.times(flat, flat)?;
+        let sum = self.graph.reduced(Reduction::Sum, squares, &[1], true)?;
+        self.graph.offset(SMALLEST_SQUARE, sum)
+    }
+
+    /// `y·r / (‖y‖ ‖r‖)`
+    fn similarity(&mut self, name: &str, value: NodeId, reference: &Tensor) -> Result<NodeId> {
+        let flat = self.flat(value)?;
+        let count = self.graph.node(flat).shape.fixed_at(1).unwrap_or(0);
+        if reference.len() != count {
+            return Err(Error::shape(format!(
+                "the reference has {} numbers, of shape {:?}, and output '{name}' {count} for each sample; give the output of \
+                 this network for another input, or a picture",
+                reference.len(),
+                reference.shape()
+            )));
+        }
+        let reference = reference.clone().reshaped([1, count])?;
+        let reference = match self.parameters {
+            Parameters::Constant => self.graph.constant(reference),
+            Parameters::Input => self.parameter(parameter_inputs::REFERENCE, reference),
+        };
+        let product = self.graph.times(flat, reference)?;
+        let mut cosine = self.graph.reduced(Reduction::Sum, product, &[1], true)?;
+        for vector in [reference, flat] {
+            let squares = self.squares(vector)?;
+            let length = self.graph.unary(Unary::Sqrt, squares)?;
+            let inverse = self.graph.unary(Unary::Reciprocal, length)?;
+            cosine = self.graph.times(cosine, inverse)?;
+        }
+        Ok(cosine)
+    }
+
+    /// The output of a graph that reads the network's.
+    fn grafted(&mut self, head: &Graph) -> Result<NodeId> {
+        let mut given = HashMap::new();
+        for &input in head.inputs() {
+            let node = head.node(input);
+            let wanted = node.label.tensor.as_str();
+            let is_known = self.graph.outputs().iter().any(|output| output.name == wanted);
+            let name = if is_known || head.inputs().len() > 1 { Some(wanted) } else { None };
+            let output = target_output(&self.graph, name).map_err(|error| error.context("the head"))?;
+            let found = &self.graph.node(output.node).shape;
+            if found.rank() != node.shape.rank() || found.broadcast(&node.shape).is_err() {
+                return Err(Error::shape(format!(
+                    "input '{wanted}' of the head has the shape {}, and output '{}' of the network {found}; export the head \
+                     for that shape",
+                    node.shape, output.name
+                )));
+            }
+            given.insert(input, output.node);
+        }
+        let map = head.copy_into_with(&mut self.graph, &given).map_err(|error| error.context("the head"))?;
+        let Some(output) = head.outputs().first() else {
+            return Err(Error::argument("the head has no output; export it with one number for each sample"));
+        };
+        let score = map[output.node];
+        check_samples(&self.graph, &output.name, score).map_err(|error| error.context("the head"))?;
+        let lengths = self.lengths(score);
+        if lengths.iter().product::<usize>() != 1 {
+            return Err(Error::shape(format!(
+                "the head returns samples of shape {lengths:?} at '{}', expected one number for each; end it in a sum or a \
+                 choice",
+                output.name
+            )));
+        }
+        let score = self.flat(score)?;
+        self.named(score)
+    }
+}
+
+/// A mask `[1, 1, places]`; none if its shape is another.
+fn fitting(mask: &Tensor, places: &[usize]) -> Option<Tensor> {
+    let ones = mask.shape().len().checked_sub(places.len())?;
+    let fits = mask.shape()[..ones].iter().all(|&length| length == 1) && mask.shape()[ones..] == *places;
+    let shape = [&[1, 1], places].concat();
+    fits.then(|| mask.clone().reshaped(shape).ok())?
+}
+
+fn check_class(output: &str, class: usize, classes: usize) -> Result<()> {
+    match class < classes {
+        true => Ok(()),
+        false => Err(Error::argument(format!(
+            "there is no class {class}: output '{output}' has {classes}, 0 to {}",
+            classes.saturating_sub(1)
+        ))),
+    }
+}

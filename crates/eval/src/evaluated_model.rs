@@ -5,7 +5,9 @@ use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use monosplit_engine::Engine;
-use monosplit_explain::{Class, ExplainBatch, Explainer, MapRequest, SaliencyMap, Settings};
+use monosplit_explain::{
+    Class, ExplainBatch, Explainer, HeldNetwork, HeldValues, MapRequest, SaliencyMap, Settings,
+};
 use monosplit_graph::batch::{rows, samples_interact};
 use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
@@ -24,6 +26,8 @@ pub struct EvaluatedModel<'a> {
     engine: &'a dyn Engine,
     /// An explainer without maps runs the network alone, at any batch size.
     scores: Explainer,
+    /// The same with the choices of its target held at another image.
+    held: Option<HeldScores>,
     compiled: Mutex<Vec<(Vec<String>, Arc<Explainer>)>>,
     perturbation_scorer: PerturbationScorer,
 }
@@ -42,6 +46,7 @@ impl<'a> EvaluatedModel<'a> {
             graph,
             engine,
             scores,
+            held: HeldScores::new(graph, engine)?,
             compiled: Mutex::new(Vec::new()),
             perturbation_scorer: PerturbationScorer::default(),
         })
@@ -55,6 +60,12 @@ impl<'a> EvaluatedModel<'a> {
     /// The class scores `[N, classes]` of images.
     pub fn scores(&self, images: &Tensor) -> Result<Tensor> {
         Ok(self.scores.explain(images, &Class::Index(0), &Settings::default())?.logits)
+    }
+
+    /// The scores `[N, classes]` of perturbed copies of an image `[1, C, H, W]`: choices that a target makes from the forward
+    /// pass are those of the image.
+    fn perturbed_scores(&self, copies: &Tensor, image: &Tensor) -> Result<Tensor> {
+        self.held.as_ref().map_or_else(|| self.scores(copies), |held| held.scores(copies, image))
     }
 
     /// The class of the highest score of each image.
@@ -251,8 +262,37 @@ impl MapCache {
     }
 }
 
-/// The [`Network`] of one candidate.
+/// A network that reads the choices of its target.
+struct HeldScores {
+    values: HeldValues,
+    scores: Explainer,
+}
+
+impl HeldScores {
+    /// None if the network's target makes no choice from the forward pass.
+    fn new(graph: &Graph, engine: &dyn Engine) -> Result<Option<Self>> {
+        let Some(HeldNetwork { graph, values }) = HeldNetwork::new(graph, engine)? else { return Ok(None) };
+        Ok(Some(HeldScores { values, scores: Explainer::new(&graph, &[], engine)? }))
+    }
+
+    fn scores(&self, copies: &Tensor, image: &Tensor) -> Result<Tensor> {
+        let (class, settings) = (Class::Index(0), Settings::default());
+        let held = self.values.of(&ExplainBatch::new(image, &class, &settings))?;
+        let count = copies.shape().first().copied().unwrap_or(0);
+        let repeated =
+            |(name, value): (&str, Tensor)| Ok((name.to_owned(), rows(&value, (0..count).map(|_| 0))?));
+        let held: Vec<(String, Tensor)> = held.into_iter().map(repeated).collect::<Result<_>>()?;
+        let given: Vec<(&str, Tensor)> =
+            held.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
+        let batch = ExplainBatch { other_inputs: &given, ..ExplainBatch::new(copies, &class, &settings) };
+        Ok(self.scores.explain_batch(&batch)?.logits)
+    }
+}
+
+/// The [`Network`] of one candidate and one image.
 pub(crate) struct CandidateNetwork<'p> {
+    /// The image, unperturbed.
+    pub(crate) image: &'p Tensor,
     pub(crate) evaluated_model: &'p EvaluatedModel<'p>,
     pub(crate) compiled_group: &'p CompiledGroup,
     pub(crate) candidate: usize,
@@ -262,7 +302,7 @@ pub(crate) struct CandidateNetwork<'p> {
 
 impl Network for CandidateNetwork<'_> {
     fn scores(&self, images: &Tensor) -> Result<Tensor> {
-        self.evaluated_model.scores(images)
+        self.evaluated_model.perturbed_scores(images, self.image)
     }
 
     fn preferred_batch_size(&self) -> Option<usize> {
@@ -275,7 +315,10 @@ impl Network for CandidateNetwork<'_> {
         changes: &dyn Perturbations,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        let EvaluatedModel { graph, engine, perturbation_scorer, .. } = self.evaluated_model;
+        let EvaluatedModel { graph, engine, perturbation_scorer, held, .. } = self.evaluated_model;
+        if held.is_some() {
+            return Ok(None);
+        }
         perturbation_scorer.scores(graph, *engine, image, changes, batch)
     }
 

@@ -118,6 +118,11 @@ pub trait Metric: Send + Sync {
         false
     }
 
+    /// Why the metric makes sense only where scores are those of classes, and what to do instead; none if any score will do.
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        None
+    }
+
     /// An error if the metric is undefined for every map of such images. It is called before anything is computed.
     fn check(&self, frame: &CaseShape) -> Result<()> {
         let _ = frame;

@@ -112,6 +112,7 @@ impl Evaluator for MetricEvaluator<'_> {
         }
         let mask = sample.mask.as_deref();
         let network = CandidateNetwork {
+            image: &sample.tensor,
             evaluated_model: self.evaluated_model,
             compiled_group,
             candidate,

@@ -108,6 +108,6 @@ pub use reference::ReferenceImage;
 pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
 pub use split_streams::{Stream, StreamPart};
 pub use target::{
-    AxisIndex, Cells, Grafted, Mask, Parameters, Rival, Summary, Target, is_target_score, parameter_inputs,
-    settled, target_output,
+    AxisIndex, Cells, Grafted, HeldNetwork, HeldValues, Mask, Parameters, Rival, Summary, Target,
+    is_target_score, parameter_inputs, settled, target_output,
 };

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use monosplit_engine::Cpu;
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, ResolvedMethod};
 use monosplit_eval::{Sha256, suggest_path};
@@ -13,6 +14,7 @@ use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, tidied};
 use crate::labels::Labels;
 use crate::model::{self, Model};
 use crate::model_options::Origin;
+use crate::target::{TargetChoice, TargetContext};
 
 /// The largest file of weights that is read.
 const MAX_WEIGHTS: u64 = 64 << 30;
@@ -80,6 +82,15 @@ impl EvaluationContext {
             hash.update(format!("output {output}").as_bytes());
             options = options.output(output.parse().unwrap_or_default());
         }
+        let target = experiment_target(experiment, None)?;
+        if let Some(target) = &target {
+            check_target(target)?;
+            hash.update(format!("target {}", target.without_folders()).as_bytes());
+            if let Some(path) = target.file() {
+                hash.update(&model::read_file(path, MAX_WEIGHTS).map_err(about_target)?);
+            }
+            options = options.target(target);
+        }
         let model = options.open(origin).map_err(about)?;
         model.external_data().iter().for_each(|file| hash.update(file));
         // Metrics read images with channels before rows.
@@ -90,11 +101,21 @@ impl EvaluationContext {
             None => model.pixel_values()?.preset,
         };
         let preprocess = preset.options().fit(input.size, part.fit)?.filter(part.filter);
+        let engine = Cpu::default();
+        let model = match &target {
+            Some(target) => {
+                let labels = part.labels.as_deref();
+                let context =
+                    TargetContext { labels, preprocess: Some(&preprocess), ..TargetContext::new(&engine) };
+                model.with_target(target, &context).map_err(about_target)?
+            }
+            None => model,
+        };
         let classes = model.expect_classes()?;
         let labels = match &part.labels {
-            Some(path) => Labels::open(path, classes)
+            Some(path) if target.is_none() => Labels::open(path, classes)
                 .map_err(|error| error.prefixed(&suggest_path(path)).context("model.labels"))?,
-            None => Labels::of(&model, classes),
+            _ => Labels::of(&model, classes),
         };
         let bounds = ValueBounds::of(Some(&preprocess))?;
         Ok(EvaluationContext { model, preprocess, hash: hash.finish(), path, labels, bounds })
@@ -104,6 +125,48 @@ impl EvaluationContext {
     pub fn graph(&self) -> &Graph {
         self.model.graph()
     }
+}
+
+/// The target of an experiment, or the one `instead` of it, with the whole path of its file.
+fn experiment_target(experiment: &Experiment, instead: Option<&str>) -> Result<Option<TargetChoice>> {
+    let (text, folder) = match (instead, &experiment.model.target) {
+        (Some(text), _) => (text, Path::new("")),
+        (None, Some(text)) => (text.as_str(), experiment.model.target_folder.as_path()),
+        (None, None) => return Ok(None),
+    };
+    let target: TargetChoice = text.parse().map_err(about_target)?;
+    Ok(Some(target.in_folder(folder)))
+}
+
+/// The experiment with the target `instead` of its own, if there is one. What is stored of it has the whole path of the
+/// target's file.
+pub fn with_target(experiment: Experiment, instead: Option<&str>) -> Result<Experiment> {
+    let given = instead.or(experiment.model.target.as_deref()).map(str::to_owned);
+    let whole = experiment_target(&experiment, instead)?;
+    match (given, whole) {
+        (Some(given), Some(whole)) => experiment.with_target(&given, &whole.to_string()),
+        _ => Ok(experiment),
+    }
+}
+
+fn about_target(error: Error) -> Error {
+    error.context("model.target")
+}
+
+/// An error if images cannot be evaluated for a target.
+fn check_target(target: &TargetChoice) -> Result<()> {
+    let why = match target {
+        TargetChoice::Class(_) => {
+            "which class is explained is set by data.class, \"label\" or \"top\"; leave out the target"
+        }
+        TargetChoice::Contrast { class, .. } | TargetChoice::Region { class: Some(class), .. }
+            if class.eq_ignore_ascii_case("top2") =>
+        {
+            "the second best class is not evaluated; name a class, or top"
+        }
+        _ => return Ok(()),
+    };
+    Err(about_target(Error::argument(why)))
 }
 
 impl Catalogue for EvaluationContext {

@@ -65,6 +65,7 @@ mod compiled;
 mod counterfactual_figure;
 #[cfg(feature = "eval")]
 mod evaluation;
+mod given_inputs;
 mod gradient_polytope;
 mod inference;
 mod input;
@@ -92,7 +93,7 @@ pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
 #[cfg(feature = "train")]
 pub use counterfactual_figure::counterfactual_tiles;
 #[cfg(feature = "eval")]
-pub use evaluation::EvaluationContext;
+pub use evaluation::{EvaluationContext, with_target};
 pub use gradient_polytope::{GradientVertex, gradient_polytope};
 pub use inference::Inference;
 pub use input::{InputFile, Sample, SampleReader, SkippedInput};

@@ -28,6 +28,9 @@ const MAX_ONNX: u64 = 1 << 31;
 /// An output of the network is not where results are written.
 const OUTPUT: Hint = Hint::new("output", "an output is one of the network's own");
 
+/// The inputs that are not explained are to be given.
+const GIVEN: Hint = Hint::new("given-inputs", "give the values of the inputs that are not explained");
+
 /// The order of the axes of an image input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChannelOrder {
@@ -59,6 +62,8 @@ pub struct Model {
     integer_input: Option<IntegerInput>,
     options: ModelOptions,
     pub(crate) target: Option<ModelTarget>,
+    /// The values of inputs that are not explained.
+    pub(crate) given: Vec<(String, Tensor)>,
 }
 
 /// The error of a network whose smooth functions were replaced by piecewise-linear ones.
@@ -178,6 +183,7 @@ impl Model {
             integer_input: None,
             options: options.clone(),
             target: None,
+            given: Vec::new(),
         })
     }
 
@@ -274,13 +280,13 @@ impl Model {
         &self.defaults
     }
 
-    /// The only input that is neither optional nor a target's; an error if there is not exactly one.
+    /// The only input that is neither optional nor given nor a target's; an error if there is not exactly one.
     pub fn input(&self) -> Result<&Node> {
         let inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
         let is_needed = |node: &&Node| {
             let name = node.label.tensor.as_str();
             let is_target = self.target.is_some() && parameter_inputs::ALL.contains(&name);
-            !is_target && self.defaults.iter().all(|(input, _)| input != name)
+            !is_target && self.defaults.iter().chain(&self.given).all(|(input, _)| input != name)
         };
         match &*inputs.filter(is_needed).collect::<Vec<_>>() {
             [input] => Ok(*input),
@@ -289,8 +295,12 @@ impl Model {
                 let names: Vec<String> = names.collect();
                 Err(self.unfit(match names.len() {
                     0 => "the output does not depend on any input".to_owned(),
-                    n => format!("the network has {n} inputs ({}), expected one", names.join(", ")),
-                }))
+                    n => format!(
+                        "the network has {n} inputs ({}), expected one that is explained, with values for the others",
+                        names.join(", ")
+                    ),
+                })
+                .hint(GIVEN))
             }
         }
     }

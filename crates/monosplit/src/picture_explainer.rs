@@ -17,6 +17,9 @@ use crate::input::{ModelInput, Sample};
 use crate::labels::Labels;
 use crate::model::Model;
 use crate::prediction::{RankedClass, ScoreKind};
+#[cfg(doc)]
+use crate::target::TargetChoice;
+use crate::target::TargetContext;
 
 /// The method that explains unless another is named.
 pub const DEFAULT_METHOD: &str = "splitcam";
@@ -68,6 +71,7 @@ impl Model {
             options: Vec::new(),
             layer: None,
             class: ClassChoice::default(),
+            target: None,
             finish: Finish::default(),
             preprocess: None,
             labels: None,
@@ -83,6 +87,7 @@ pub struct ExplainerBuilder<'a> {
     options: Vec<(String, String)>,
     layer: Option<String>,
     class: ClassChoice,
+    target: Option<String>,
     finish: Finish,
     preprocess: Option<Preprocess>,
     labels: Option<Labels>,
@@ -117,6 +122,13 @@ impl ExplainerBuilder<'_> {
         self
     }
 
+    /// What of the network's outputs is explained, as [`TargetChoice`] writes it; by default the score of a class.
+    #[must_use]
+    pub fn target(mut self, target: impl Into<String>) -> Self {
+        self.target = Some(target.into());
+        self
+    }
+
     /// How the attribution becomes a map.
     #[must_use]
     pub fn finish(mut self, finish: Finish) -> Self {
@@ -145,16 +157,23 @@ impl ExplainerBuilder<'_> {
 
     /// Compiles the explanation for an engine.
     pub fn build_on(self, engine: &dyn Engine) -> Result<PictureExplainer> {
-        let model = self.model;
         let choice = MethodChoice::parse(&self.method, &self.options)?;
+        let preprocess = self.preprocess.map_or_else(|| self.model.preprocess(), Ok)?;
+        let targeted = match &self.target {
+            Some(text) => {
+                let context = TargetContext { preprocess: Some(&preprocess), ..TargetContext::new(engine) };
+                Some(self.model.reopened_for(&text.parse()?)?.with_target(&text.parse()?, &context)?)
+            }
+            None => None,
+        };
+        let model = targeted.as_ref().unwrap_or(self.model);
         let classes = model.expect_classes()?;
         let labels = self.labels.map_or_else(|| model.labels(), Ok)?;
         let class = match self.class {
-            ClassChoice::Top => Class::Top,
+            ClassChoice::Top => model.explained_class(),
             ClassChoice::Index(index) => Class::Index(index),
             ClassChoice::Name(name) => Class::Index(labels.find(&name, classes)?),
         };
-        let preprocess = self.preprocess.map_or_else(|| model.preprocess(), Ok)?;
         let method = choice.resolve(&ValueBounds::of(Some(&preprocess))?)?;
         let chosen = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = self.layer.or_else(chosen);

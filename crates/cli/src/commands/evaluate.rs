@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::{Args, ValueEnum};
-use monosplit::EvaluationContext;
 use monosplit::engine::Engine;
 use monosplit::eval::dataset::ImageIssue;
 use monosplit::eval::experiment::Experiment;
@@ -15,6 +14,7 @@ use monosplit::eval::store::{Record, Stage, Store, Worker};
 use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Sha256, Summary, metric_title};
 use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Hint, Result};
+use monosplit::{EvaluationContext, with_target};
 use serde::Serialize;
 
 use super::compute::{ComputeArgs, Precision};
@@ -51,6 +51,11 @@ pub(crate) struct Evaluate {
     /// The network, an ONNX file, instead of the one the experiment names.
     #[arg(long, value_name = "FILE")]
     model: Option<PathBuf>,
+
+    /// What of the network's outputs is explained instead of what the experiment says, as
+    /// `monosplit explain --target` takes it.
+    #[arg(long, value_name = "TARGET", verbatim_doc_comment)]
+    target: Option<String>,
 
     /// The folder of the data set instead of the one the experiment names.
     #[arg(long, value_name = "FOLDER")]
@@ -93,7 +98,7 @@ struct EvaluateOutput<'a> {
 impl Evaluate {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let begun = Instant::now();
-        let experiment = Experiment::open(&self.experiment)?;
+        let experiment = with_target(Experiment::open(&self.experiment)?, self.target.as_deref())?;
         let path = self.store_path()?;
         check_writable(&path)?;
         let folder = self.data.as_ref().or(experiment.data.folder.as_ref()).ok_or_else(|| {

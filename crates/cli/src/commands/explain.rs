@@ -1,7 +1,7 @@
 //! `monosplit explain`: where in the picture a network found its answer.
 
 use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use clap::Args;
@@ -81,6 +81,11 @@ pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) class: ClassArgs,
 
+    /// The value of an input that is not explained, where the network has several: a .npy file
+    /// with one sample for all, or one for each that is explained. May be given several times.
+    #[arg(long = "input", value_name = "NAME=FILE", verbatim_doc_comment)]
+    given: Vec<String>,
+
     /// Write the pictures into this folder, which is made if it is not there.
     #[arg(short = 'o', long, value_name = "DIR", default_value = "explained")]
     out: PathBuf,
@@ -130,6 +135,7 @@ impl Explain {
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
         let model = network_input::open(&options.optional_inputs(true), origin)?;
+        let model = if self.given.is_empty() { model } else { model.with_inputs(self.given_inputs()?)? };
         if let Some(file) = CompiledFile::of(&model) {
             file.check(self, &choice)?;
         }
@@ -157,7 +163,7 @@ impl Explain {
             self.announce(&prepared, out)?;
         }
         let classes = self.class.classes(&model, &prepared.context.labels)?;
-        let run = InputLoop { explain: self, prepared: &prepared };
+        let run = InputLoop { explain: self, model: &model, prepared: &prepared };
         let found = run.all(reader, waiting, &classes, out)?;
         let profile = profiled.map(|profiled| profiled.take_profile());
         self.conclude(&model, &run, &found, profile, out)
@@ -188,6 +194,17 @@ impl Explain {
             note(&remark);
         }
         Ok(())
+    }
+
+    /// The arrays that were given for inputs, by name.
+    fn given_inputs(&self) -> Result<Vec<(String, Tensor)>> {
+        let read = |text: &String| {
+            let (name, file) = text
+                .split_once('=')
+                .ok_or_else(|| Error::argument(format!("expected --input NAME=FILE, found '{text}'")))?;
+            Ok((name.to_owned(), Model::input_array(Path::new(file))?))
+        };
+        self.given.iter().map(read).collect()
     }
 
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
@@ -306,6 +323,7 @@ pub(super) struct ExplainJob {
 /// The loop over all inputs.
 struct InputLoop<'a> {
     explain: &'a Explain,
+    model: &'a Model,
     prepared: &'a ExplainJob,
 }
 
@@ -342,9 +360,11 @@ impl InputLoop<'_> {
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
             let position = Some(BatchPosition { offset: results.len(), is_last: waiting.is_empty() });
+            let others = self.model.given_inputs(results.len(), samples.len())?;
             let batch = ExplainBatch {
                 progress: if counted { &monosplit::explain::NoProgress } else { &bar },
                 position,
+                other_inputs: &others,
                 ..ExplainBatch::new(&images, &class, &context.settings)
             };
             let mut explained = explainer.explain_batch(&batch)?;

@@ -12,7 +12,8 @@ use super::{Command, CommandLine, is_written};
 use crate::shell_word::quoted;
 
 /// The options that say how a network and its pictures are read. The next command needs them too.
-const READING: [&str; 18] = [
+const READING: [&str; 19] = [
+    "target",
     "output",
     "arch",
     "weights",
@@ -34,7 +35,7 @@ const READING: [&str; 18] = [
 ];
 
 /// Those of them that concern the network.
-const NETWORK: [&str; 5] = ["arch", "weights", "input-shape", "no-transform-input", "output"];
+const NETWORK: [&str; 6] = ["target", "arch", "weights", "input-shape", "no-transform-input", "output"];
 
 /// The suggestion after `command`, which was given as `arguments`; none for commands that shells read.
 pub(super) fn after(command: &Command, arguments: &[OsString]) -> Option<String> {
@@ -96,7 +97,10 @@ fn sorted(command: &Command, arguments: &[OsString]) -> (Vec<String>, Vec<String
         let word = pair[1].to_string_lossy().into_owned();
         match word.split_once('=').filter(|(option, _)| option.starts_with("--")) {
             Some((option, value)) if is_written(command, &option.into()) => written.push(value.to_owned()),
+            // A target names files that are not the input.
+            Some(("--target", _)) => {}
             Some((_, value)) => read.push(value.to_owned()),
+            None if pair[0] == "--target" => {}
             None if is_written(command, &pair[0]) => written.push(word),
             None => read.push(word),
         }

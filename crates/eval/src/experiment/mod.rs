@@ -72,6 +72,17 @@ impl Experiment {
         &self.text
     }
 
+    /// The same for another target: as it was given, and with the whole path of its file.
+    pub fn with_target(mut self, given: &str, whole: &str) -> Result<Self> {
+        let changed = |text: &str, target: &str| {
+            Ok::<_, Error>(Value::parse(text, Path::new(""))?.with_text("model", "target", target).to_toml())
+        };
+        self.text = changed(&self.text, given)?;
+        self.whole_paths = changed(&self.whole_paths, whole)?;
+        self.model.target = Some(whole.to_owned());
+        Ok(self)
+    }
+
     /// The same with the whole paths of the files that it names, for a reader elsewhere.
     pub fn text_with_whole_paths(&self) -> &str {
         &self.whole_paths

@@ -25,6 +25,10 @@ pub struct ModelPart {
     pub labels: Option<PathBuf>,
     /// Which scores are meant: the name of an output, `logit` or `probability`, or both with a comma between.
     pub output: Option<String>,
+    /// What of its outputs is explained, where it is not the score of a class.
+    pub target: Option<String>,
+    /// Where relative paths in the target start.
+    pub target_folder: PathBuf,
 }
 
 /// The images of an experiment.

@@ -39,6 +39,8 @@ pub(super) fn model(section: &Section<'_>) -> Result<ModelPart> {
         filter: section.one_of("filter", &FILTERS)?.unwrap_or(Filter::Bilinear),
         labels: section.path("labels")?,
         output: section.text("output")?,
+        target: section.text("target")?,
+        target_folder: section.folder("target"),
     };
     let (key, other) = if part.architecture.is_some() { ("arch", "weights") } else { ("weights", "arch") };
     if part.architecture.is_some() != part.weights.is_some() {

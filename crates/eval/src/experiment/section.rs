@@ -108,8 +108,13 @@ impl<'a> Section<'a> {
     /// A file or folder, relative to the file of the key.
     pub(super) fn path(&self, key: &'static str) -> Result<Option<PathBuf>> {
         let Some(text) = self.text(key)? else { return Ok(None) };
+        Ok(Some(self.folder(key).join(text)))
+    }
+
+    /// The folder of the file that has this key.
+    pub(super) fn folder(&self, key: &str) -> PathBuf {
         let beside = self.value.get(key).and_then(|value| value.location.file.parent().map(PathBuf::from));
-        Ok(Some(beside.unwrap_or_default().join(text)))
+        beside.unwrap_or_default()
     }
 
     /// A whole number in a range.

@@ -166,6 +166,26 @@ impl Value {
         Value { location: self.location.clone(), kind }
     }
 
+    /// The same with another text under a key of a table.
+    pub(super) fn with_text(mut self, table: &str, key: &str, text: &str) -> Value {
+        let location = self.location.clone();
+        let new = |kind: Kind| Value { location: location.clone(), kind };
+        if let Kind::Table(tables) = &mut self.kind {
+            if tables.iter().all(|(name, _)| name != table) {
+                tables.push((table.to_owned(), new(Kind::Table(Vec::new()))));
+            }
+            let inner = tables.iter_mut().filter(|(name, _)| name == table);
+            for entries in inner.filter_map(|(_, value)| match &mut value.kind {
+                Kind::Table(entries) => Some(entries),
+                _ => None,
+            }) {
+                entries.retain(|(name, _)| name != key);
+                entries.push((key.to_owned(), new(Kind::Text(text.to_owned()))));
+            }
+        }
+        self
+    }
+
     fn whole_path(&self, text: &str) -> Value {
         let path = self.location.file.parent().unwrap_or(Path::new("")).join(text);
         let path = std::path::absolute(&path).unwrap_or(path);

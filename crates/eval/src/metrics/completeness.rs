@@ -94,6 +94,10 @@ impl Metric for Completeness {
         "completeness"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         match self.verdict {
             Verdict::Exact => Better::Higher,

@@ -108,6 +108,10 @@ impl Metric for FaithfulnessCorrelation {
         "faithfulness-correlation"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         Better::Higher
     }

@@ -131,6 +131,10 @@ impl Metric for Infidelity {
         "infidelity"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         Better::Lower
     }

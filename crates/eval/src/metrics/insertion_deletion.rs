@@ -162,6 +162,10 @@ impl Metric for InsertionDeletion {
         }
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         match self.direction {
             Direction::Insertion => Better::Higher,

@@ -32,6 +32,13 @@ impl Output {
         options.one_of("output", self, &[("probability", Output::Probability), ("logit", Output::Logit)])
     }
 
+    /// What [`Metric::needs_class_scores`](crate::metric::Metric::needs_class_scores) says of a metric of this output.
+    pub(crate) fn needs_class_scores(self) -> Option<&'static str> {
+        (self == Output::Probability).then_some(
+            "measures the probability of a class, which the score of a target has not; give output=logit",
+        )
+    }
+
     /// The output for `class`, given a row of scores.
     pub(crate) fn of(self, scores: &[f64], class: usize) -> f64 {
         match self {

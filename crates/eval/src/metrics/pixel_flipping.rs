@@ -132,6 +132,10 @@ impl Metric for PixelFlipping {
         "pixel-flipping"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         match self.curve {
             Curve::Score => Better::Lower,

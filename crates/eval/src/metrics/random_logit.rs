@@ -72,6 +72,10 @@ impl Metric for RandomLogit {
         "random-logit"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        Some("compares with the map of another class, and a target has none; leave it out")
+    }
+
     fn better(&self) -> Better {
         Better::Lower
     }

@@ -86,6 +86,10 @@ impl Metric for RegionPerturbation {
         "region-perturbation"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         match self.order {
             Order::MostFirst => Better::Higher,

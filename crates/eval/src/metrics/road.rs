@@ -106,6 +106,10 @@ impl Metric for Road {
         "road"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        Some("counts how often the explained class stays the best, and a target has no classes; leave it out")
+    }
+
     fn better(&self) -> Better {
         Better::Lower
     }

@@ -74,6 +74,10 @@ impl Metric for Selectivity {
         "selectivity"
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.output.needs_class_scores()
+    }
+
     fn better(&self) -> Better {
         Better::Lower
     }

@@ -1,6 +1,7 @@
 //! The checks of an experiment that need its network and its images. They run before anything is computed.
 
-use monosplit_graph::Result;
+use monosplit_explain::is_target_score;
+use monosplit_graph::{Error, Result};
 
 use super::candidates::MethodCandidates;
 use super::{Protocol, no_validation};
@@ -45,8 +46,12 @@ impl Protocol<'_> {
     /// An error if a metric is undefined on images of this shape.
     pub(super) fn check_metrics(&self, frame: Option<CaseShape>) -> Result<()> {
         let Some(frame) = frame else { return Ok(()) };
+        let is_target = is_target_score(self.evaluated_model.graph());
         self.metrics().try_for_each(|(key, text)| {
-            let fits = metrics::parse(text).and_then(|metric| metric.check(&frame));
+            let fits = metrics::parse(text).and_then(|metric| match metric.needs_class_scores() {
+                Some(why) if is_target => Err(Error::argument(format!("the metric {why}"))),
+                _ => metric.check(&frame),
+            });
             fits.map_err(|error| about(&key, text, &error))
         })
     }

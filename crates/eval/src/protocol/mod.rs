@@ -13,12 +13,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use monosplit_engine::Engine;
-use monosplit_explain::{Method, Progress, Settings};
+use monosplit_explain::{Method, Progress, Settings, is_target_score};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 
 use crate::evaluated_model::EvaluatedModel;
-use crate::experiment::Experiment;
+use crate::experiment::{Experiment, ExplainedClass};
 use crate::metric::CaseShape;
 use crate::store::{Store, Worker};
 use candidates::{GIVEN, MethodCandidates, choices};
@@ -114,7 +114,10 @@ impl Protocol<'_> {
         let asks_masks = self.asks_masks(&choices)?;
         let enter = |name, data| {
             let how = (self.evaluated_model, self.preprocess);
-            let mut part = Part::enter(name, data, experiment.data.class, how, self.store)?;
+            // Labels are classes of the images, and the scores of a target are others.
+            let is_target = is_target_score(self.evaluated_model.graph());
+            let class = if is_target { ExplainedClass::Top } else { experiment.data.class };
+            let mut part = Part::enter(name, data, class, how, self.store)?;
             part.unmasked.retain(|_| asks_masks);
             self.observer.part(&part);
             Ok::<_, Error>(part)

@@ -25,21 +25,22 @@ fn held_nodes(graph: &Graph) -> Vec<NodeId> {
 }
 
 /// Computes the held values of a network.
-pub(crate) struct HeldValues {
+pub struct HeldValues {
     names: Vec<String>,
     program: PrefixProgram,
 }
 
 /// A network that reads its held values, and what computes them.
-pub(crate) struct HeldNetwork {
+pub struct HeldNetwork {
     /// The network; held values are inputs of it.
-    pub(crate) graph: Graph,
-    pub(crate) values: HeldValues,
+    pub graph: Graph,
+    /// What computes them.
+    pub values: HeldValues,
 }
 
 impl HeldNetwork {
     /// The network with its held values as inputs; none if it has no such values.
-    pub(crate) fn new(graph: &Graph, engine: &dyn Engine) -> Result<Option<Self>> {
+    pub fn new(graph: &Graph, engine: &dyn Engine) -> Result<Option<Self>> {
         let nodes = held_nodes(graph);
         if nodes.is_empty() {
             return Ok(None);
@@ -65,7 +66,7 @@ impl HeldNetwork {
 
 impl HeldValues {
     /// The values for a batch by name.
-    pub(crate) fn of(&self, batch: &ExplainBatch<'_>) -> Result<Vec<(&str, Tensor)>> {
+    pub fn of(&self, batch: &ExplainBatch<'_>) -> Result<Vec<(&str, Tensor)>> {
         let values = self.program.values(batch)?;
         Ok(self.names.iter().map(String::as_str).zip(values).collect())
     }

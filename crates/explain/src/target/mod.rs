@@ -11,7 +11,7 @@ use monosplit_graph::metadata::SCORES;
 use monosplit_graph::{Error, ErrorKind, Graph, Hint, Kind, NodeId, Output, Result, Tensor};
 
 pub use cell::{AxisIndex, Cells};
-pub use held::settled;
+pub use held::{HeldNetwork, HeldValues, settled};
 
 /// The outputs of the network tell what there is.
 const OUTPUTS: Hint = Hint::new("outputs", "the outputs of the graph list all");

@@ -1,7 +1,7 @@
 //! The texts of targets.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use monosplit_explain::{AxisIndex, Cells, Summary};
@@ -113,10 +113,32 @@ impl TargetChoice {
         matches!(self, TargetChoice::Class(_) | TargetChoice::Contrast { .. } | TargetChoice::Region { .. })
     }
 
+    /// The file that it names.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            TargetChoice::Region { mask: MaskChoice::File(path), .. }
+            | TargetChoice::Similarity { reference: path, .. }
+            | TargetChoice::Head(path) => Some(path),
+            _ => None,
+        }
+    }
+
     /// The same with file names without their folders, which say nothing of the target and may be private.
     #[must_use]
     pub fn without_folders(&self) -> Self {
-        let bare = |path: &PathBuf| path.file_name().map_or_else(|| path.clone(), PathBuf::from);
+        self.with_file(|path| path.file_name().map_or_else(|| path.to_owned(), PathBuf::from))
+    }
+
+    /// The same with the whole path of its file, where a relative one starts at `folder`.
+    #[must_use]
+    pub fn in_folder(&self, folder: &Path) -> Self {
+        self.with_file(|path| {
+            let path = folder.join(path);
+            std::path::absolute(&path).unwrap_or(path)
+        })
+    }
+
+    fn with_file(&self, bare: impl Fn(&Path) -> PathBuf) -> Self {
         match self.clone() {
             TargetChoice::Region { mask: MaskChoice::File(path), class, output } => {
                 TargetChoice::Region { mask: MaskChoice::File(bare(&path)), class, output }

@@ -60,6 +60,15 @@ impl Model {
         self.grafted(choice, context).map_err(|error| error.context(about).context(origin))
     }
 
+    /// The network as it is opened for a target: with the ends of its outputs where the target takes them as they are.
+    pub(crate) fn reopened_for(&self, choice: &TargetChoice) -> Result<Model> {
+        let options = self.opened_with().clone().target(choice);
+        match options == *self.opened_with() {
+            true => Ok(self.clone()),
+            false => Model::from_graph(self.origin().clone(), self.original().clone(), &options),
+        }
+    }
+
     fn grafted(&self, choice: &TargetChoice, context: &TargetContext<'_>) -> Result<Model> {
         let reader = TargetReader { model: self, context };
         let Resolved { target, class, names } = reader.resolve(choice)?;
@@ -349,7 +358,9 @@ impl TargetReader<'_> {
         let mut graph = model.graph().clone();
         let output = target_output(&graph, output)?;
         graph.set_outputs(vec![output]);
-        let outputs = self.context.engine.compile(&graph.pruned()?)?.run(&[sample])?;
+        let others = model.given_inputs(0, sample.shape()[0])?.into_iter().map(|(_, value)| value);
+        let inputs: Vec<Tensor> = std::iter::once(sample).chain(others).collect();
+        let outputs = self.context.engine.compile(&graph.pruned()?)?.run(&inputs)?;
         let first = outputs.first().ok_or_else(|| Error::argument("the network returned nothing"))?;
         monosplit_graph::batch::rows(first, 0..1)
     }

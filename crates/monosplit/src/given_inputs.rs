@@ -1,0 +1,106 @@
+//! Inputs of a network that are given beside the one that is explained, and held fixed like weights.
+
+use std::path::Path;
+
+use monosplit_graph::batch::rows;
+use monosplit_graph::{Dim, Error, ErrorKind, Graph, Kind, Result, Tensor, array_file};
+
+use crate::model::{self, Model};
+
+/// The largest array that is read.
+const MAX_ARRAY: u64 = 1 << 30;
+
+impl Model {
+    /// The network with values for some of its inputs, by name: for each, one sample for all, or one for each sample that is
+    /// explained. The input that is left is explained.
+    pub fn with_inputs(self, given: Vec<(String, Tensor)>) -> Result<Model> {
+        let mut checked = Vec::with_capacity(given.len());
+        for (name, value) in given {
+            if checked.iter().any(|(known, _)| *known == name) {
+                return Err(self.unfit(format!("input '{name}' is given twice; give it once")));
+            }
+            let value = fitting(self.graph(), &name, value).map_err(|error| error.context(self.origin()))?;
+            checked.push((name, value));
+        }
+        let graph = given_last(self.graph(), &checked)?;
+        let mut model = self.with_canonical(graph);
+        model.given = checked;
+        Ok(model)
+    }
+
+    /// The values of the other inputs for `count` samples from `first` on.
+    pub fn given_inputs(&self, first: usize, count: usize) -> Result<Vec<(&str, Tensor)>> {
+        let each = self.given.iter().map(|(name, value)| {
+            let all = value.shape().first().copied().unwrap_or(0);
+            let wanted: Vec<usize> = (first..first + count).map(|row| if all == 1 { 0 } else { row }).collect();
+            if wanted.last().is_some_and(|&last| last >= all) {
+                return Err(self.unfit(format!(
+                    "input '{name}' was given for {all} samples, but there are more; give one for all, or one for each"
+                )));
+            }
+            Ok((name.as_str(), rows(value, wanted.into_iter())?))
+        });
+        each.collect()
+    }
+
+    /// The array in a file, for an input.
+    pub fn input_array(path: &Path) -> Result<Tensor> {
+        array_file::read(&model::read_file(path, MAX_ARRAY)?, &[])
+            .map_err(|error| error.context(path.display()))
+    }
+}
+
+/// A value in the shape and kind of an input.
+fn fitting(graph: &Graph, name: &str, value: Tensor) -> Result<Tensor> {
+    let inputs = graph.inputs().iter().map(|&id| graph.node(id));
+    let Some(node) = inputs.clone().find(|node| node.label.tensor == name) else {
+        let names: Vec<String> = inputs.map(|node| format!("'{}'", node.label.tensor)).collect();
+        let message = format!("there is no input '{name}'; the inputs are {}", names.join(", "));
+        return Err(Error::new(ErrorKind::UnknownName, message));
+    };
+    let rest = node.shape.dims().get(1..).unwrap_or_default();
+    let lengths: Option<Vec<usize>> = rest.iter().map(|dim| dim.fixed()).collect();
+    let misfit = || {
+        let (expected, found) = (&node.shape, value.shape());
+        Error::shape(format!("input '{name}' expects the shape {expected}, found {found:?}"))
+    };
+    let lengths = lengths.ok_or_else(misfit)?;
+    let value = match value.shape() {
+        shape if *shape == lengths => value.reshaped([&[1], &lengths[..]].concat())?,
+        [samples, rest @ ..] if *rest == lengths && *samples > 0 => value,
+        _ => return Err(misfit()),
+    };
+    match (node.kind, value.kind()) {
+        (wanted, found) if wanted == found => Ok(value),
+        (Kind::Float, _) => Tensor::new(value.shape().to_vec(), value.to_f64().into_vec()),
+        (wanted, found) => Err(Error::argument(format!(
+            "input '{name}' reads numbers of kind {wanted}, found {found}; give an array of that kind"
+        ))),
+    }
+}
+
+/// The graph with the inputs that are given behind the others.
+fn given_last(graph: &Graph, given: &[(String, Tensor)]) -> Result<Graph> {
+    let is_given = |name: &str| given.iter().any(|(known, _)| known == name);
+    let mut sorted = Graph::new();
+    let mut copies = std::collections::HashMap::new();
+    for last in [false, true] {
+        for &id in graph.inputs().iter().filter(|&&id| is_given(&graph.node(id).label.tensor) == last) {
+            copies.insert(id, sorted.add_copy(graph.node(id), &[])?);
+        }
+    }
+    let samples = |id| graph.node(id).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
+    let mut batches = graph.inputs().iter().map(|&id| samples(id));
+    if let Some(first) = batches.next()
+        && batches.any(|other| other != first)
+    {
+        return Err(Error::unsupported(
+            "the inputs of the network have different numbers of samples along their first axes; export it with one batch \
+             axis for all",
+        ));
+    }
+    let map = graph.copy_into_with(&mut sorted, &copies)?;
+    graph.outputs().iter().for_each(|output| sorted.output(output.name.clone(), map[output.node]));
+    graph.metadata().iter().for_each(|(key, value)| sorted.set_metadata(key, value));
+    Ok(sorted)
+}

@@ -293,14 +293,12 @@ impl Model {
             inputs => {
                 let names = inputs.iter().map(|node| format!("'{}'", node.label.tensor));
                 let names: Vec<String> = names.collect();
-                Err(self.unfit(match names.len() {
-                    0 => "the output does not depend on any input".to_owned(),
-                    n => format!(
-                        "the network has {n} inputs ({}), expected one that is explained, with values for the others",
-                        names.join(", ")
-                    ),
+                Err(match names.len() {
+                    0 => self.unfit("the output does not depend on any input".to_owned()),
+                    n => self
+                        .unfit(format!("the network has {n} inputs ({}), expected one", names.join(", ")))
+                        .hint(GIVEN),
                 })
-                .hint(GIVEN))
             }
         }
     }

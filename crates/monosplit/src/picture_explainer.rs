@@ -189,6 +189,7 @@ impl ExplainerBuilder<'_> {
             layer,
             labels,
             score_kind: model.score_kind(),
+            is_target: model.target().is_some_and(|target| !target.is_class()),
         })
     }
 
@@ -210,6 +211,7 @@ pub struct PictureExplainer {
     layer: Option<String>,
     labels: Labels,
     score_kind: ScoreKind,
+    is_target: bool,
 }
 
 impl PictureExplainer {
@@ -240,6 +242,7 @@ impl PictureExplainer {
             layer: self.layer.clone(),
             alpha: self.alpha,
             caption: self.labels.named(class).unwrap_or_else(|| class.to_string()),
+            is_target: self.is_target,
             sample: Sample { name: String::new(), tensor: prepared.tensor, picture: Some(prepared.picture) },
         })
     }
@@ -269,6 +272,8 @@ pub struct PictureExplanation {
     pub alpha: Option<f64>,
     /// What stands for the class in captions: its name or its number.
     caption: String,
+    /// Whether a target is explained and no class.
+    is_target: bool,
     sample: Sample,
 }
 
@@ -288,7 +293,8 @@ impl PictureExplanation {
         let caption = Caption {
             method: self.title.clone(),
             layer: self.layer.clone().unwrap_or_else(|| "the image".to_owned()),
-            class: self.caption.clone(),
+            class: if self.is_target { String::new() } else { self.caption.clone() },
+            target: if self.is_target { self.caption.clone() } else { String::new() },
             confidence: self.probability,
             alpha: self.alpha,
         };

@@ -78,6 +78,8 @@ pub struct Caption {
     pub layer: String,
     /// The class explained, by name or number.
     pub class: String,
+    /// What is explained where it is no class.
+    pub target: String,
     /// The network's confidence in that class, 0 to 1.
     pub confidence: Option<f64>,
     /// The split's α.
@@ -96,6 +98,9 @@ impl Caption {
             parts.push(format!("layer {}", self.layer));
         }
         let confidence = self.confidence.map(|share| format!("{:.1}%", share * 100.0));
+        if !self.target.is_empty() {
+            parts.push(self.target.clone());
+        }
         match (self.class.is_empty(), confidence) {
             (false, Some(confidence)) => parts.push(format!("class {} ({confidence})", self.class)),
             (false, None) => parts.push(format!("class {}", self.class)),

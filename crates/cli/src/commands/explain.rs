@@ -233,7 +233,9 @@ impl Explain {
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let descriptions = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
         let settings = chosen.settings.clone();
-        let context = ExplainContext { labels, score_kind, descriptions, settings, contours: self.contours };
+        let is_target = model.target().is_some_and(|target| !target.is_class());
+        let contours = self.contours;
+        let context = ExplainContext { labels, score_kind, descriptions, settings, contours, is_target };
         Ok(ExplainJob { context, explainer, by_layer, remark, precision })
     }
 

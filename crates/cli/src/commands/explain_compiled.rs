@@ -121,8 +121,10 @@ impl<'a> CompiledFile<'a> {
             alpha: alpha.filter(|_| map.takes_alpha),
         });
         let contours = explain.contours;
-        let context =
-            ExplainContext { labels, score_kind, descriptions: descriptions.collect(), settings, contours };
+        let is_target =
+            Provenance::of(self.model.original()).target.is_some_and(|target| !target.starts_with("class:"));
+        let descriptions = descriptions.collect();
+        let context = ExplainContext { labels, score_kind, descriptions, settings, contours, is_target };
         let precision = match Provenance::of(self.model.original()).precision {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),

@@ -25,6 +25,8 @@ pub(crate) struct ExplainContext {
     pub(crate) settings: Settings,
     /// Lines of equal value on each side of zero.
     pub(crate) contours: usize,
+    /// Whether a target is explained and no class.
+    pub(crate) is_target: bool,
 }
 
 /// The method and the layer of a map.
@@ -121,10 +123,12 @@ impl ExplainContext {
             let layer = description.layer.as_deref().filter(|_| again);
             let path = folder.join(names.next(&sample.name, &description.method, layer));
             std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
+            let name = self.labels.named(result.class).unwrap_or_else(|| result.class.to_string());
             let caption = render::Caption {
                 method: description.title.clone(),
                 layer: description.layer_name().to_owned(),
-                class: self.labels.named(result.class).unwrap_or_else(|| result.class.to_string()),
+                class: if self.is_target { String::new() } else { name.clone() },
+                target: if self.is_target { name } else { String::new() },
                 confidence: result.confidence,
                 alpha: description.alpha,
             };

@@ -25,6 +25,7 @@ mod repeated;
 mod run_command;
 mod shell;
 mod split;
+mod targets;
 mod train;
 mod training_mode;
 mod verify;

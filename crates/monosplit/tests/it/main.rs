@@ -4,4 +4,5 @@ mod chosen_output;
 mod default_layers;
 mod op_cases;
 mod picture_explainer;
+mod targets;
 mod theory;

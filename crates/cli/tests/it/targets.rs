@@ -1,0 +1,236 @@
+//! `--target` on every command that has it. The network and PyTorch's values are those of `scripts/make_target_fixtures.py`.
+
+use std::path::{Path, PathBuf};
+
+use crate::evaluate::Bench;
+use crate::program::{chelsea, refuses, succeeds};
+use crate::reference::{array, relative_error};
+use monosplit::Tensor;
+use monosplit::graph::npy;
+use monosplit_testing::{ScratchFolder, crates_folder};
+
+fn fixture(name: &str) -> String {
+    crates_folder().join("monosplit/tests/fixtures/targets").join(name).display().to_string()
+}
+
+/// The texts of the targets, with whole paths.
+fn targets() -> Vec<String> {
+    let texts = std::fs::read_to_string(fixture("targets.txt")).unwrap();
+    let whole = |text: &str| {
+        ["mask.npy", "reference.npy", "head.onnx"].iter().fold(text.to_owned(), |text, name| {
+            text.replace(&format!(":{name}"), &format!(":{}", fixture(name)))
+        })
+    };
+    texts.lines().map(whole).collect()
+}
+
+/// The map of a target by a command line that starts so.
+fn map(folder: &ScratchFolder, words: &[&str]) -> Tensor {
+    let raw = folder.path("raw.npy").display().to_string();
+    let out = folder.path("drawn").display().to_string();
+    succeeds(["explain"].iter().chain(words).copied().chain(["--raw", &raw, "-o", &out, "--quiet"]));
+    array(Path::new(&raw))
+}
+
+fn saved(folder: &ScratchFolder, name: &str, tensor: &Tensor) -> String {
+    let path = folder.path(name);
+    std::fs::write(&path, npy::write(tensor)).unwrap();
+    path.display().to_string()
+}
+
+#[test]
+fn maps_of_every_target_are_pytorchs_explained_and_compiled() {
+    let folder = ScratchFolder::new();
+    let (network, x) = (fixture("network.onnx"), fixture("x.npy"));
+    for (number, target) in targets().iter().enumerate() {
+        let gradient = array(Path::new(&fixture(&format!("{number}.gradient.npy"))));
+        let mean: Vec<f64> = gradient
+            .to_f64()
+            .chunks(72)
+            .flat_map(|sample| (0..36).map(|i| (sample[i] + sample[36 + i]) / 2.0).collect::<Vec<_>>())
+            .collect();
+        let expected = Tensor::new([2, 6, 6], mean).unwrap();
+        let words = [&*network, &x, "--output", "scores", "--target", target, "--method", "gradient"];
+        let error = relative_error(&map(&folder, &words), &expected);
+        assert!(error < 1e-5, "{target}: {error:e}");
+        let compiled = folder.path("compiled.onnx").display().to_string();
+        let made = [
+            "compile", &network, "--output", "scores", "--target", target, "--method", "gradient", "-o",
+            &compiled,
+        ];
+        let said = succeeds(made).out;
+        assert!(said.contains("returns score\n"), "{said}");
+        let error = relative_error(&map(&folder, &[&compiled, &x]), &expected);
+        assert!(error < 1e-5, "{target}, compiled: {error:e}");
+    }
+}
+
+#[test]
+fn what_a_target_is_given_is_an_optional_input_of_a_compiled_file() {
+    let folder = ScratchFolder::new();
+    let (network, mask, reference) = (fixture("network.onnx"), fixture("mask.npy"), fixture("reference.npy"));
+    let compiled = folder.path("compiled.onnx").display().to_string();
+    for (target, inputs) in [
+        (format!("region:{mask},class=2,output=maps"), &["target_mask", "class"][..]),
+        (format!("similarity:{reference},output=cells"), &["target_reference"]),
+        ("contrast:1,3".to_owned(), &["target_against", "class"]),
+        ("contrast:top,top2".to_owned(), &["class"]),
+        ("norm:cells".to_owned(), &[]),
+    ] {
+        let words = ["compile", &network, "--output", "scores", "--target", &target, "--method", "saliency"];
+        let said = succeeds(words.into_iter().chain(["-o", &compiled])).out;
+        let found: Vec<&str> =
+            said.lines().filter_map(|line| line.strip_suffix(" (may be left out)")).collect();
+        let found: Vec<&str> = found.iter().map(|line| line.trim_start_matches("  reads   ")).collect();
+        assert_eq!(found, inputs, "{target}: {said}");
+    }
+    let inspected = succeeds(["inspect", &compiled]).out;
+    assert!(inspected.contains("of norm:cells"), "{inspected}");
+    refuses(
+        ["explain", &compiled, &fixture("x.npy"), "--target", "sum:score"],
+        &["--target", "compile it anew"],
+    );
+}
+
+#[test]
+fn inspect_suggests_targets_that_work() {
+    let network = fixture("network.onnx");
+    let said = succeeds(["inspect", &network]).out;
+    for words in ["maps: region:auto", "cells: cell:cells[best=0]", "scores: cell:scores[0]"] {
+        assert!(said.contains(words), "{words} is not in: {said}");
+    }
+    // The first of them is what the refusal of a network that is no classifier names.
+    refuses(["explain", &network, &fixture("x.npy")], &["--target region:auto", "`monosplit inspect`"]);
+}
+
+#[test]
+fn what_cannot_be_explained_is_refused_in_one_line_with_the_next_step() {
+    let (network, x) = (fixture("network.onnx"), fixture("x.npy"));
+    for (target, words) in [
+        ("regoin:auto", &["did you mean 'region'?"][..]),
+        ("sum:none", &["no output 'none'", "'maps', 'cells', 'scores'", "`monosplit inspect`"]),
+        ("cell:cells[5,0]", &["from 0 (or -5) to 4", "found 5"]),
+        ("cell:cells[1]", &["2 axes", "one for each"]),
+        ("region:auto,class=9", &["no class 9", "0 to 2"]),
+        ("region:auto,output=scores", &["places"]),
+        ("region:missing.png", &["missing.png", "No such file"]),
+        ("contrast:1,2", &["at least two classes"]),
+        ("similarity:missing.npy", &["missing.npy"]),
+        ("head:missing.onnx", &["missing.onnx"]),
+        ("class:1", &["expected one score for each class", "--target region:auto"]),
+    ] {
+        refuses(["explain", &network, &x, "--target", target], words);
+    }
+    let mismatched = format!("region:{}", fixture("reference.npy"));
+    refuses(["explain", &network, &x, "--target", &mismatched], &["[5, 4]", "[6, 6]"]);
+    refuses(["explain", &network, &x, "--target", "sum:maps", "--class", "1"], &["--class", "--target"]);
+}
+
+#[test]
+fn the_theory_holds_for_a_target_and_what_is_smooth_is_said_not_to_be_covered() {
+    let network = fixture("network.onnx");
+    let verify = |target: &str| succeeds(["verify", &network, "--target", target, "--output", "scores"]).out;
+    for target in
+        ["region:auto,output=maps", "contrast:top,top2", "cell:cells[best=3]", "mean:maps", "class:top2"]
+    {
+        let said = verify(target);
+        assert!(said.starts_with("holds           f = g − h "), "{target}: {said}");
+        assert!(!said.contains("fails"), "{target}: {said}");
+    }
+    let said = verify("norm:cells");
+    assert!(said.starts_with("does not apply  f = g − h"), "{said}");
+    let words = ["verify", &network, "--target", "similarity:", "--output", "scores"];
+    refuses(words, &["a picture or an array"]);
+}
+
+#[test]
+fn layers_add_up_to_the_map_of_a_target() {
+    let folder = ScratchFolder::new();
+    let out = folder.path("drawn").display().to_string();
+    for method in ["splitgrad", "lrp"] {
+        let network = fixture("network.onnx");
+        let x = fixture("x.npy");
+        let layer: &[&str] = if method == "splitgrad" { &["--layer", "trunk.2"] } else { &[] };
+        let words = [
+            "explain",
+            &network,
+            &x,
+            "--target",
+            "region:auto",
+            "--by-layer",
+            "--method",
+            method,
+            "-o",
+            &out,
+        ];
+        let said = succeeds(words.into_iter().chain(layer.iter().copied())).out;
+        assert!(said.contains("layer"), "{said}");
+    }
+}
+
+#[test]
+fn an_input_that_is_not_explained_is_given() {
+    let folder = ScratchFolder::new();
+    let network = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/inputs/two_inputs.onnx");
+    let network = network.display().to_string();
+    let values = |shift: f32| {
+        Tensor::new([2, 4], (0..8).map(|i| (i as f32 + shift).sin()).collect::<Vec<_>>()).unwrap()
+    };
+    let (a, b) = (saved(&folder, "a.npy", &values(0.0)), saved(&folder, "b.npy", &values(0.5)));
+    refuses(["explain", &network, &a], &["2 inputs ('a', 'b')", "--input NAME=FILE.npy"]);
+    let given = [format!("b={b}"), format!("a={a}"), format!("none={a}"), "b".to_owned()];
+    let by = |given: &str, explained: &str| {
+        map(&folder, &[&network, explained, "--input", given, "--method", "gradient"])
+    };
+    assert_eq!(by(&given[0], &a).shape()[0], 2);
+    assert_eq!(by(&given[1], &b).shape()[0], 2);
+    refuses(["explain", &network, &a, "--input", &given[2]], &["no input 'none'", "'a', 'b'"]);
+    refuses(["explain", &network, &a, "--input", &given[3]], &["--input NAME=FILE"]);
+    let target = ["explain", &network, &a, "--input", &given[0], "--target", "contrast:top,top2", "--json"];
+    let out = folder.path("drawn").display().to_string();
+    let said = succeeds(target.into_iter().chain(["-o", &out, "--method", "input-x-gradient"])).out;
+    assert!(said.contains("\"target\": \"contrast:top,top2\""), "{said}");
+}
+
+#[test]
+fn figures_and_comparisons_are_drawn_of_a_target() {
+    let folder = ScratchFolder::new();
+    let network = crates_folder().join("monosplit/assets/pets-small.onnx").display().to_string();
+    let (picture, out) = (chelsea().display().to_string(), folder.path("figure.png").display().to_string());
+    let target = ["--target", "contrast:bengal,abyssinian", "-o", &out];
+    let compared = ["compare", &network, &picture, "--methods", "gradcam,saliency"];
+    let said = succeeds(compared.into_iter().chain(target)).out;
+    assert!(said.contains("Bengal against Abyssinian"), "{said}");
+    succeeds(
+        ["figure", "layers", &network, &picture, "--layers", "layer4.2.conv2"].into_iter().chain(target),
+    );
+    assert!(Path::new(&out).is_file());
+    let similar = format!("similarity:{picture}");
+    let drawn: PathBuf = folder.path("drawn");
+    let words = ["explain", &network, &picture, "--target", &similar, "-o", drawn.to_str().unwrap()];
+    let said = succeeds(words.into_iter().chain(["--method", "gradcam"])).out;
+    assert!(said.contains("1.000000     0  similarity to chelsea.png"), "{said}");
+}
+
+#[test]
+fn an_experiment_of_a_target_is_measured_by_scores_and_says_which_metrics_are_not() {
+    let bench = Bench::new();
+    let (experiment, store) = (bench.path("experiment.toml"), bench.path("run.sqlite"));
+    let text = std::fs::read_to_string(&experiment).unwrap();
+    let start = text.find("[[method]]").unwrap();
+    let metrics = "\"sparseness\", \"pixel-flipping:auc=2,output=logit\"";
+    let small = format!(
+        "{}[[method]]\nmethod = \"gradcam\"\n[comparison]\nmetrics = [{metrics}]\n",
+        text[..start].replace("[data]", "target = \"contrast:top,abyssinian\"\n[data]")
+    );
+    std::fs::write(&experiment, &small).unwrap();
+    let paths = [experiment.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    let said = succeeds(["evaluate"].into_iter().chain(paths)).out;
+    assert!(said.contains("complete"), "{said}");
+    std::fs::write(&experiment, small.replace(",output=logit", "")).unwrap();
+    refuses(["evaluate"].into_iter().chain(paths), &["pixel-flipping", "output=logit"]);
+    std::fs::write(&experiment, small.replace("sparseness", "random-logit")).unwrap();
+    refuses(["evaluate"].into_iter().chain(paths), &["random-logit", "another class"]);
+    std::fs::write(&experiment, &small).unwrap();
+    refuses(["evaluate", "--target", "class:3"].into_iter().chain(paths), &["model.target", "data.class"]);
+}

@@ -52,6 +52,10 @@ class Network:
         threads: int = 0,
         device: str = "cpu",
     ) -> Network: ...
+    def with_target(self, target: str) -> Network: ...
+    @property
+    def target(self) -> str | None: ...
+    def suggested_targets(self) -> dict[str, list[str]]: ...
     @property
     def sample_shape(self) -> list[int]: ...
     @property
@@ -145,6 +149,7 @@ def overlay(
     method: str = "",
     layer: str = "",
     class_name: str = "",
+    target: str = "",
     confidence: float | None = None,
     alpha: float | None = None,
     opacity: float = 0.5,

@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 class Explainer:
     """A method at a layer of a network, compiled. Made by :meth:`Model.explainer`; threads may share it."""
 
-    def __init__(self, model: Model, compiled: _monosplit.CompiledExplainer, dtype: str) -> None:
+    def __init__(
+        self, model: Model, network: _monosplit.Network, compiled: _monosplit.CompiledExplainer, dtype: str
+    ) -> None:
         self._model = model
+        self._network = network
         self._compiled = compiled
         self._dtype = dtype
 
@@ -49,7 +52,7 @@ class Explainer:
         """Explains samples: see :meth:`Model.explain`."""
         given = self._samples(x)
         found = self._run(given, target, progress)
-        network = self._model._network(self._dtype)
+        network = self._network
         scores = found.scores()
         explained = found.classes()
         names = [network.class_name(number) or str(number) for number in explained]
@@ -66,17 +69,17 @@ class Explainer:
             title=self._compiled.title,
             layer=self.layer,
             alpha=self._compiled.alpha,
+            target=network.target,
             exponents=found.exponents(),
             facts=facts,
             samples=given,
         )
 
     def _samples(self, x: Input) -> Samples:
-        return samples(x, self._model._network(self._dtype), self._dtype)
+        return samples(x, self._network, self._dtype)
 
     def _run(self, given: Samples, target: Target, progress: Progress) -> _monosplit.Result:
-        network = self._model._network(self._dtype)
-        wanted = classes(target, network, len(given.array))
+        wanted = classes(target, self._network, len(given.array))
         with reporting(progress, self._compiled.title) as report:
             return self._compiled.explain(given.array, wanted, report)
 

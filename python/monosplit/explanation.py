@@ -41,6 +41,8 @@ class Explanation:
     """The layer that is attributed to; none is the input."""
     alpha: float | None
     """The shift α, where the method has one."""
+    target: str | None
+    """What is explained where it is no class; ``classes`` and ``scores`` are then of the scores that it has."""
     exponents: list[int]
     """For each sample the power of two that its attributions are to be multiplied by: 0 unless they would overflow."""
     facts: dict[str, Any] = field(default_factory=dict)
@@ -70,7 +72,8 @@ class Explanation:
             picture,
             method=self.title,
             layer=self.layer or "the input",
-            class_name=self.class_names[index],
+            class_name="" if self.target else self.class_names[index],
+            target=self.class_names[index] if self.target else "",
             confidence=self.probabilities[index],
             alpha=self.alpha,
             opacity=opacity,

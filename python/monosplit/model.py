@@ -17,7 +17,7 @@ from .explainer import Explainer
 from .explanation import Explanation
 from .progress import Progress, reporting
 from .samples import Input, is_torch, numpy_of, returned, samples
-from .target import Target
+from .target import Region, Similarity, Target, TargetSpec, written
 
 if TYPE_CHECKING:
     import torch
@@ -120,6 +120,26 @@ class Model:
         """The folder of a network whose weights are too large for memory twice."""
         self._network("float32")
 
+    def _targeted(self, dtype: str, target: Target) -> _monosplit.Network:
+        """The network with the head of a target behind it."""
+        files: list[str] = []
+        try:
+            text = written(target, files)
+            network = self._network(dtype)
+            if text is None:
+                return network
+            key = f"{dtype} {text}"
+            found = self._networks.get(key)
+            if found is None:
+                found = network.with_target(text)
+                if not files:
+                    with self._lock:
+                        self._networks[key] = found
+            return found
+        finally:
+            for file in files:
+                os.remove(file)
+
     def _network(self, dtype: str) -> _monosplit.Network:
         """The network opened for a precision: weights that folding changes are stored in it."""
         with self._lock:
@@ -201,6 +221,7 @@ class Model:
         self,
         method: MethodSpec = "splitcam",
         *,
+        target: Target = None,
         layer: str | torch.nn.Module | None = None,
         dtype: str = "float32",
         batch: int = 16,
@@ -211,7 +232,8 @@ class Model:
 
         ``layer`` is a name as PyTorch writes it (what enters it, or what leaves it with ``:out`` behind the name), or the
         module itself where the network came from one; ``""`` is the input. Options of the method are keywords
-        (:func:`methods` lists them), with ``_`` for ``-``. ``batch`` samples are computed at a time. ``pictures`` says that
+        (:func:`methods` lists them), with ``_`` for ``-``. ``target`` is a target other than a class (:mod:`target`); classes
+        are given with each call. ``batch`` samples are computed at a time. ``pictures`` says that
         values are those of pictures made ready for the network, so that rules know their bounds.
 
         >>> import monosplit as ms
@@ -222,14 +244,15 @@ class Model:
         """
         name, given = _method(method)
         texts, files = _texts({**given, **options})
+        network = self._targeted(dtype, target)
         try:
-            compiled = self._network(dtype).explainer(
+            compiled = network.explainer(
                 name, texts, layer=self._layer_name(layer), pictures=pictures, batch=batch
             )
         finally:
             for file in files:
                 os.remove(file)
-        return Explainer(self, compiled, dtype)
+        return Explainer(self, network, compiled, dtype)
 
     def explain(
         self,
@@ -245,8 +268,8 @@ class Model:
     ) -> Explanation:
         """Explains samples: a batch, a sample, a picture, the path of one, or a list of these.
 
-        ``target`` is a class number or name, or a list with one for each sample; by default it is the class with the
-        highest score. Everything else is as for :meth:`explainer`.
+        ``target`` is a class number or name, or a list with one for each sample, or one of :mod:`target`; by default it is
+        the class with the highest score. Everything else is as for :meth:`explainer`.
 
         >>> import monosplit as ms
         >>> e = ms.load(ms.assets.network()).explain(ms.assets.photograph(), "gradcam", target="Bengal")
@@ -254,28 +277,35 @@ class Model:
         ['Bengal']
         """
         pictures = not isinstance(x, np.ndarray) and not is_torch(x)
-        key = (method, self._layer_name(layer), dtype, batch, pictures, tuple(sorted(options.items())))
-        cacheable = isinstance(method, str) and all(isinstance(value, (str, int, float)) for value in options.values())
+        head = target if isinstance(target, TargetSpec) or written(target, []) is not None else None
+        key = (method, self._layer_name(layer), dtype, batch, pictures, tuple(sorted(options.items())), repr(head))
+        cacheable = (
+            isinstance(method, str)
+            and not isinstance(head, (Region, Similarity))
+            and all(isinstance(value, (str, int, float)) for value in options.values())
+        )
         explainer = self._explainers.get(key) if cacheable else None
         if explainer is None:
             explainer = self.explainer(
-                method, layer=layer, dtype=dtype, batch=batch, pictures=pictures, **options
+                method, target=head, layer=layer, dtype=dtype, batch=batch, pictures=pictures, **options
             )
             if cacheable:
                 with self._lock:
                     while len(self._explainers) >= CACHED_EXPLAINERS:
                         self._explainers.pop(next(iter(self._explainers)))
                     self._explainers[key] = explainer
-        return explainer.explain(x, target, progress=progress)
+        return explainer.explain(x, None if head is not None else target, progress=progress)
 
-    def verify(self, x: Input | None = None, *, pairs: int = 10, progress: Progress = False) -> list[Finding]:
+    def verify(
+        self, x: Input | None = None, *, target: Target = None, pairs: int = 10, progress: Progress = False
+    ) -> list[Finding]:
         """Checks the theorems of the split on a sample: ``f = g − h`` with monotone convex ``g`` and ``h``, exactly.
 
         >>> import monosplit as ms
         >>> any(finding.fails for finding in ms.load(ms.assets.network()).verify(pairs=2))
         False
         """
-        network = self._network("float32")
+        network = self._targeted("float32", target)
         sample = None if x is None else samples(x, network, "float32").array
         with reporting(progress, "verify") as report:
             return [Finding(**found) for found in network.verify(sample, pairs, report)]
@@ -310,22 +340,23 @@ class Model:
         methods: MethodSpec | Sequence[MethodSpec],
         *,
         layer: str | torch.nn.Module | None = None,
-        target: int | str | None = None,
+        target: int | str | TargetSpec | None = None,
         double: bool | None = None,
         half: bool = False,
         **options: Any,
     ) -> CompiledNetwork:
         """The network with maps as further outputs, as an ONNX file that runs anywhere.
 
-        ``target`` is a class number or name, ``"top"`` for the class with the highest score; by default the class is an
-        optional input of the file. Options given as keywords hold for all methods.
+        ``target`` is a class number or name, ``"top"`` for the class with the highest score, or one of :mod:`target`; by
+        default the class is an optional input of the file. Options given as keywords hold for all methods.
 
         >>> import monosplit as ms
         >>> compiled = ms.load(ms.assets.network()).compile(["splitcam", "gradcam"])
         >>> len(compiled.data) > 1_000_000
         True
         """
-        network = self._network("float32")
+        network = self._targeted("float32", target)
+        is_head = isinstance(target, TargetSpec) or written(target, []) is not None
         several = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
         named = self._layer_name(layer)
         requests: list[tuple[str, list[tuple[str, str]], str | None]] = []
@@ -333,7 +364,7 @@ class Model:
             name, given = _method(method)
             requests.append((name, _texts({**given, **options})[0], named))
         top = target == "top"
-        number = network.find_class(target) if isinstance(target, str) and not top else target
+        number = network.find_class(target) if isinstance(target, str) and not top and not is_head else target
         chosen = number if isinstance(number, int) else None
         return CompiledNetwork(network.compile(requests, class_=chosen, top=top, double=double, half=half))
 

@@ -26,6 +26,8 @@ pub(crate) fn requests(request: &MapRequest, absolute: monosplit::explain::Absol
 pub(crate) struct CompiledExplainer {
     pub(crate) explainer: Explainer,
     pub(crate) settings: Settings,
+    /// What is explained of each sample unless classes are given.
+    pub(crate) class: Class,
     /// The map at the size of the input.
     pub(crate) request: MapRequest,
     /// The method as it is written in one word, with the options that differ from their defaults.
@@ -71,18 +73,13 @@ impl CompiledExplainer {
         if count == 0 {
             return Err(PyValueError::new_err("there is nothing to explain: the batch is empty"));
         }
-        let classes = match classes {
-            None => vec![None; count],
-            Some(one) if one.len() == 1 => vec![one[0]; count],
-            Some(each) => each,
-        };
-        if classes.len() != count {
-            let given = classes.len();
+        let classes = classes.map(|given| if given.len() == 1 { vec![given[0]; count] } else { given });
+        if let Some(given) = classes.as_ref().map(Vec::len).filter(|&given| given != count) {
             let message = format!("{given} targets were given for {count} samples");
             return Err(PyValueError::new_err(message));
         }
         let mut listener = Listener::new(report);
-        let done = py.detach(|| self.in_batches(&samples, &classes, &mut listener));
+        let done = py.detach(|| self.in_batches(&samples, classes.as_deref(), &mut listener));
         match (done, listener.raised()) {
             (_, Some(raised)) => Err(raised),
             (Ok(found), None) => Ok(Result::new(found)),
@@ -95,17 +92,18 @@ impl CompiledExplainer {
     fn in_batches(
         &self,
         samples: &Tensor,
-        classes: &[Option<usize>],
+        classes: Option<&[Option<usize>]>,
         listener: &mut Listener,
     ) -> monosplit::Result<Vec<Explanation>> {
-        let count = classes.len();
+        let count = samples.shape()[0];
         let batches = count.div_ceil(self.batch);
         let mut parts = Vec::with_capacity(batches);
         for (index, start) in (0..count).step_by(self.batch).enumerate() {
             let end = count.min(start + self.batch);
             listener.at_batch(index, batches);
             let images = if batches == 1 { samples.clone() } else { rows(samples, start..end)? };
-            let class = Class::PerSampleOrTop(classes[start..end].to_vec());
+            let given = classes.map(|classes| Class::PerSampleOrTop(classes[start..end].to_vec()));
+            let class = given.unwrap_or_else(|| self.class.clone());
             let position = Some(BatchPosition { offset: start, is_last: end == count });
             let batch = ExplainBatch {
                 progress: &*listener,

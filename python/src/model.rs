@@ -1,13 +1,17 @@
 //! A network: opened from a file or from bytes, run, explained, verified, compiled.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use monosplit::Inference;
 use monosplit::catalogue::{MethodChoice, ValueBounds};
 use monosplit::engine::{Cpu, Engine, Precision};
-use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method};
+use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method, chosen_layer};
 use monosplit::graph::{Graph, onnx};
-use monosplit::{ClassSource, Compilation, Model, ModelOptions, Origin, OutputChoice, Verification};
-use monosplit::{Inference, chosen_layer};
+use monosplit::{
+    ClassSource, Compilation, Model, ModelOptions, Origin, OutputChoice, TargetChoice, TargetContext,
+    Verification,
+};
 use numpy::PyReadonlyArrayDyn;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -23,7 +27,7 @@ use crate::progress::Listener;
 #[pyclass(frozen, module = "monosplit")]
 pub(crate) struct Network {
     model: Model,
-    engine: Box<dyn Engine>,
+    engine: Arc<dyn Engine>,
     processor: Cpu,
     precision: Precision,
 }
@@ -65,8 +69,8 @@ impl Opening {
 
     fn network(self, model: monosplit::Result<Model>) -> PyResult<Network> {
         let processor = Cpu::default().threads(self.threads).precision(self.precision);
-        let engine: Box<dyn Engine> = match self.device.as_str() {
-            "cpu" => Box::new(processor.clone()),
+        let engine: Arc<dyn Engine> = match self.device.as_str() {
+            "cpu" => Arc::new(processor.clone()),
             device => gpu(device, self.precision)?,
         };
         let precision = self.precision;
@@ -75,7 +79,7 @@ impl Opening {
 }
 
 #[cfg(feature = "cuda")]
-fn gpu(device: &str, precision: Precision) -> PyResult<Box<dyn Engine>> {
+fn gpu(device: &str, precision: Precision) -> PyResult<Arc<dyn Engine>> {
     use monosplit::engine::Cuda;
     let number = match device.strip_prefix("cuda") {
         Some("") => 0,
@@ -83,11 +87,11 @@ fn gpu(device: &str, precision: Precision) -> PyResult<Box<dyn Engine>> {
         None => return Err(unknown_device(device)),
     };
     let engine = Cuda::open(number).map_err(exception)?;
-    Ok(Box::new(engine.precision(precision)))
+    Ok(Arc::new(engine.precision(precision)))
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu(device: &str, _precision: Precision) -> PyResult<Box<dyn Engine>> {
+fn gpu(device: &str, _precision: Precision) -> PyResult<Arc<dyn Engine>> {
     if device.starts_with("cuda") {
         let message = "this build of monosplit computes on the processor only; build the package with the feature \
                        'cuda' (pip install . --config-settings=build-args=\"--features cuda\")";
@@ -142,6 +146,35 @@ impl Network {
         let opening = Opening::new(input_shape, output, precision, threads, device)?;
         let model = py.detach(|| opening.options.read(name, data));
         opening.network(model)
+    }
+
+    /// The network whose scores are those of a target, as the command line writes it.
+    fn with_target(&self, py: Python<'_>, target: &str) -> PyResult<Self> {
+        let model = py.detach(|| {
+            let choice: TargetChoice = target.parse()?;
+            let preprocess = self.model.preprocess().ok();
+            let context =
+                TargetContext { preprocess: preprocess.as_ref(), ..TargetContext::new(self.engine.as_ref()) };
+            self.model.reopened_for(&choice)?.with_target(&choice, &context)
+        });
+        let model = model.map_err(exception)?;
+        let (engine, processor) = (self.engine.clone(), self.processor.clone());
+        Ok(Network { model, engine, processor, precision: self.precision })
+    }
+
+    /// The target that is explained where it is no class, as the command line writes it.
+    #[getter]
+    fn target(&self) -> Option<String> {
+        self.model.target().filter(|target| !target.is_class()).map(ToString::to_string)
+    }
+
+    /// Targets that suit each output.
+    fn suggested_targets<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let found = PyDict::new(py);
+        for output in self.model.suggested_targets() {
+            found.set_item(output.output, output.targets)?;
+        }
+        Ok(found)
     }
 
     /// The shape of one sample, without the batch axis.
@@ -207,7 +240,7 @@ impl Network {
     fn default_layer(&self, method: &str) -> PyResult<Option<String>> {
         let choice = MethodChoice::parse(method, &[]).map_err(exception)?;
         let layer: DefaultLayer = choice.configured().method.default_layer();
-        Ok(chosen_layer(self.model.graph(), layer))
+        Ok(chosen_layer(self.model.graph(), layer).map(|layer| layer.name))
     }
 
     /// A picture as the network reads it: the sample `[1, …]` and the pixels after scaling and cropping.
@@ -275,6 +308,7 @@ impl Network {
                 request: requests[1].clone(),
                 method: chosen.canonical(),
                 settings: chosen.settings,
+                class: model.explained_class(),
                 title: chosen.title,
                 layer,
                 alpha: chosen.alpha,
@@ -343,11 +377,12 @@ impl Network {
             let precision = match double {
                 Some(true) => Precision::F64,
                 Some(false) => Precision::F32,
-                None => Compilation::own_precision(&maps),
+                None => Compilation::own_precision(&self.model, &maps),
             };
             let source = match class_ {
                 Some(class) => ClassSource::Fixed(class),
                 None if top => ClassSource::Top,
+                None if self.model.target().is_some() => ClassSource::of_target(&self.model),
                 None => ClassSource::Input,
             };
             let labels = self.model.labels()?;
@@ -401,7 +436,7 @@ impl Network {
 
     fn layer(&self, named: Option<String>, method: &dyn Method) -> Option<String> {
         match named {
-            None => chosen_layer(self.model.graph(), method.default_layer()),
+            None => chosen_layer(self.model.graph(), method.default_layer()).map(|layer| layer.name),
             Some(name) => Some(name).filter(|name| !name.is_empty()),
         }
     }

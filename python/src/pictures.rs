@@ -50,7 +50,7 @@ pub(crate) fn encode_png<'py>(py: Python<'py>, rgb: Rgb<'py>) -> PyResult<Bound<
 
 /// A map drawn over a picture, with a caption and the key to its colours.
 #[pyfunction]
-#[pyo3(signature = (map, picture=None, *, method="", layer="", class_name="", confidence=None, alpha=None, opacity=0.5, single=false))]
+#[pyo3(signature = (map, picture=None, *, method="", layer="", class_name="", target="", confidence=None, alpha=None, opacity=0.5, single=false))]
 #[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
 pub(crate) fn overlay<'py>(
     py: Python<'py>,
@@ -59,6 +59,7 @@ pub(crate) fn overlay<'py>(
     method: &str,
     layer: &str,
     class_name: &str,
+    target: &str,
     confidence: Option<f64>,
     alpha: Option<f64>,
     opacity: f64,
@@ -72,6 +73,7 @@ pub(crate) fn overlay<'py>(
         method: method.to_owned(),
         layer: layer.to_owned(),
         class: class_name.to_owned(),
+        target: target.to_owned(),
         confidence,
         alpha,
     };

@@ -247,6 +247,60 @@ def test_what_cannot_be_exported_is_said_in_one_line():
         ms.from_torch("resnet18", x)
 
 
+class Segmenter(nn.Module):
+    """Two outputs: a map of three classes, and an embedding."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(5)
+        self.body = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU(), nn.Conv2d(8, 8, 3, padding=1), nn.ReLU())
+        self.classes = nn.Conv2d(8, 3, 1)
+        self.embedding = nn.Linear(8, 6)
+
+    def forward(self, x):
+        features = self.body(x)
+        return self.classes(features), self.embedding(features.mean((2, 3)))
+
+
+def target_cases(network, x):
+    """Targets of ours, and the same number as autograd computes it."""
+    mask = torch.zeros(32, 32); mask[4:20, 8:30] = 1
+    reference = torch.linspace(-1, 1, 6)
+    outputs = ms.from_torch(network, x)._network("float32").ends()[1]
+    maps, embedding = outputs
+    return [
+        (ms.target.Region(mask, class_=1), lambda y: (y[0][:, 1] * mask).sum((1, 2))),
+        (ms.target.Region(mask.numpy(), class_=2, output=maps), lambda y: (y[0][:, 2] * mask).sum((1, 2))),
+        (ms.target.Cell(maps, (1, 3, -2)), lambda y: y[0][:, 1, 3, -2]),
+        (f"sum:{maps}", lambda y: y[0].sum((1, 2, 3))),
+        (ms.target.Mean(embedding), lambda y: y[1].mean(1)),
+        (ms.target.Norm(embedding), lambda y: y[1].norm(dim=1)),
+        (ms.target.Similarity(reference, output=embedding), lambda y: nn.functional.cosine_similarity(y[1], reference.to(y[1])[None])),
+        (ms.target.Cell(embedding, slice(1, 4)), lambda y: y[1][:, 1:4].sum(1)),
+    ]
+
+
+def test_targets_of_networks_that_are_no_classifiers_agree_with_autograd():
+    network, x = Segmenter().eval().double(), batch().double()
+    model = ms.from_torch(network, x)
+    with pytest.raises(ValueError, match="target"):
+        model.explain(x, "gradient")
+    for target, number in target_cases(network, x):
+        leaf = x.clone().requires_grad_()
+        number(network(leaf)).sum().backward()
+        found = model.explain(x, "gradient", target=target, layer="", dtype="float64")
+        close(found.attributions, leaf.grad, 1e-5)
+        assert found.target and found._repr_png_()
+
+
+def test_a_contrast_is_the_difference_of_two_classes():
+    network, x = plain().double(), batch().double()
+    model = ms.from_torch(network, x)
+    found = model.explain(x, "gradient", target=ms.target.Contrast(2, 0), dtype="float64").attributions
+    parts = [model.explain(x, "gradient", target=number, dtype="float64").attributions for number in (2, 0)]
+    close(found, parts[0] - parts[1])
+
+
 def test_quantus_runs_on_our_function():
     quantus = pytest.importorskip("quantus")
     network, x = plain(), batch(3)

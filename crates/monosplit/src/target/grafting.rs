@@ -61,7 +61,7 @@ impl Model {
     }
 
     /// The network as it is opened for a target: with the ends of its outputs where the target takes them as they are.
-    pub(crate) fn reopened_for(&self, choice: &TargetChoice) -> Result<Model> {
+    pub fn reopened_for(&self, choice: &TargetChoice) -> Result<Model> {
         let options = self.opened_with().clone().target(choice);
         match options == *self.opened_with() {
             true => Ok(self.clone()),

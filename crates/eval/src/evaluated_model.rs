@@ -361,3 +361,35 @@ impl Network for CandidateNetwork<'_> {
         Ok(Some(maps))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use monosplit_engine::{Cpu, Precision};
+    use monosplit_explain::{Mask, Parameters, Target, settled};
+    use monosplit_graph::{Kind, Noise, Shape};
+
+    use super::*;
+
+    /// Perturbed copies are measured by the region in which the network finds the class in the image as it is.
+    #[test]
+    fn copies_are_scored_by_the_choices_of_the_image() {
+        let mut network = Graph::new();
+        let image = network.input("x", Shape::batched(&[3, 4, 4]), Kind::Float);
+        let maps = network.rectified(image).unwrap();
+        network.output("maps", maps);
+        let target = Target::Region { output: None, mask: Mask::Predicted, class: None };
+        let graph = target.graft(&network, Parameters::Constant).unwrap().graph;
+        let engine = Cpu::default().precision(Precision::F64);
+        let noise = Noise::new(3);
+        let values: Vec<f64> = (0..144).map(|i| noise.gaussian(i)).collect();
+        let (image, copies) = (
+            Tensor::new([1, 3, 4, 4], values[..48].to_vec()).unwrap(),
+            Tensor::new([2, 3, 4, 4], values[48..].to_vec()).unwrap(),
+        );
+        let model = EvaluatedModel::new(&graph, &engine).unwrap();
+        let fixed = settled(&graph, &image, &engine).unwrap();
+        let expected = EvaluatedModel::new(&fixed, &engine).unwrap().scores(&copies).unwrap();
+        assert_eq!(model.perturbed_scores(&copies, &image).unwrap(), expected);
+        assert_ne!(model.scores(&copies).unwrap(), expected);
+    }
+}

@@ -45,9 +45,9 @@ it is by default, for the class with the highest score) and, for splitcam and sp
 (float32 [], 0 to 1).
 
 A file compiled with --target returns `score` in place of `logits`. What the target is given becomes
-an optional input with that default: `target_mask` (float32 [1, 1, …] or [N, 1, …]), `target_reference`
-(float32 [1, D] or [N, D]), `target_against` (int64 [1, 1] or [N, 1]), and `class` for the class of
-a region or a contrast.
+an optional input with that default: `target_mask` (float32 [1, 1, …] or [N, 1, …]),
+`target_reference` (float32 [1, D] or [N, D]), `target_against` (int64 [1, 1] or [N, 1]), and
+`class` for the class of a region or a contrast.
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times

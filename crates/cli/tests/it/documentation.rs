@@ -22,9 +22,10 @@ enum Instead {
 }
 
 /// Commands of which no good end is expected, by a part of them.
-const EXCEPTIONS: [(&str, Instead); 3] = [
+const EXCEPTIONS: [(&str, Instead); 4] = [
     ("--engine cuda", Instead::Says("'cuda'")),
     ("--engine onnxruntime", Instead::Says("MONOSPLIT_ONNXRUNTIME")),
+    ("--input table=table.npy", Instead::Says("there is no input 'table'")),
     ("train mnist/ --table --runs runs/  ", Instead::GoesOn),
 ];
 

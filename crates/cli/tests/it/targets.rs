@@ -201,9 +201,7 @@ fn figures_and_comparisons_are_drawn_of_a_target() {
     let compared = ["compare", &network, &picture, "--methods", "gradcam,saliency"];
     let said = succeeds(compared.into_iter().chain(target)).out;
     assert!(said.contains("Bengal against Abyssinian"), "{said}");
-    succeeds(
-        ["figure", "layers", &network, &picture, "--layers", "layer4.2.conv2"].into_iter().chain(target),
-    );
+    succeeds(["figure", "layers", &network, &picture, "--layer", "layer4.2.conv2"].into_iter().chain(target));
     assert!(Path::new(&out).is_file());
     let similar = format!("similarity:{picture}");
     let drawn: PathBuf = folder.path("drawn");
@@ -218,7 +216,7 @@ fn an_experiment_of_a_target_is_measured_by_scores_and_says_which_metrics_are_no
     let (experiment, store) = (bench.path("experiment.toml"), bench.path("run.sqlite"));
     let text = std::fs::read_to_string(&experiment).unwrap();
     let start = text.find("[[method]]").unwrap();
-    let metrics = "\"sparseness\", \"pixel-flipping:auc=2,output=logit\"";
+    let metrics = "\"sparseness\", \"deletion:step=4096,output=logit\"";
     let small = format!(
         "{}[[method]]\nmethod = \"gradcam\"\n[comparison]\nmetrics = [{metrics}]\n",
         text[..start].replace("[data]", "target = \"contrast:top,abyssinian\"\n[data]")
@@ -228,7 +226,7 @@ fn an_experiment_of_a_target_is_measured_by_scores_and_says_which_metrics_are_no
     let said = succeeds(["evaluate"].into_iter().chain(paths)).out;
     assert!(said.contains("complete"), "{said}");
     std::fs::write(&experiment, small.replace(",output=logit", "")).unwrap();
-    refuses(["evaluate"].into_iter().chain(paths), &["pixel-flipping", "output=logit"]);
+    refuses(["evaluate"].into_iter().chain(paths), &["deletion", "output=logit"]);
     std::fs::write(&experiment, small.replace("sparseness", "random-logit")).unwrap();
     refuses(["evaluate"].into_iter().chain(paths), &["random-logit", "another class"]);
     std::fs::write(&experiment, &small).unwrap();

@@ -82,6 +82,10 @@ impl Metric for NamedMetric {
         self.metric.recomputes_maps()
     }
 
+    fn needs_class_scores(&self) -> Option<&'static str> {
+        self.metric.needs_class_scores()
+    }
+
     fn check(&self, frame: &CaseShape) -> Result<()> {
         self.metric.check(frame)
     }

@@ -133,3 +133,54 @@ fn class_scores_keep_their_bits() {
     let [a, b] = [&plain, &with].map(|model| explained(model, &request));
     assert_eq!(a.logits, b.logits);
 }
+
+/// Whatever text is read is grafted or refused in one line.
+#[test]
+fn texts_of_random_pieces_are_grafted_or_refused() {
+    const PIECES: [&str; 24] = [
+        "class:",
+        "contrast:",
+        "region:auto",
+        "cell:cells[",
+        "cell:maps[",
+        "sum:",
+        "norm:",
+        "cell:[",
+        "best",
+        "best=",
+        ",",
+        "]",
+        "]",
+        "0",
+        "-1",
+        "7",
+        "1:",
+        ":",
+        "-9:9",
+        ",class=",
+        ",output=",
+        "maps",
+        "scores",
+        "top2",
+    ];
+    let model = Model::open(folder().join("network.onnx")).unwrap();
+    let (noise, engine, mut grafted) = (monosplit::graph::Noise::new(5).stream("grafts"), engine(), 0);
+    for case in 0..4000u64 {
+        let piece =
+            |i: u64| PIECES[(noise.uniform(case * 8 + i) * PIECES.len() as f64) as usize % PIECES.len()];
+        let first = PIECES[(noise.uniform(case * 8 + 7) * 8.0) as usize % 8];
+        let text: String = std::iter::once(first).chain((0..case % 5).map(piece)).collect();
+        let Ok(target) = text.parse::<TargetChoice>() else { continue };
+        if target.file().is_some() {
+            continue;
+        }
+        match model.clone().with_target(&target, &TargetContext::new(&engine)) {
+            Ok(model) => {
+                grafted += 1;
+                assert!(model.classes().is_some() || target.is_class(), "{text}");
+            }
+            Err(error) => assert_eq!(error.to_string().lines().count(), 1, "{text}: {error}"),
+        }
+    }
+    assert!(grafted > 30, "{grafted}");
+}

@@ -86,11 +86,11 @@ fn a_region_is_a_masked_sum_of_a_map() {
         let wins = |class: usize, place: usize| {
             (0..3).all(|other| other == class || maps[class][place] > maps[other][place])
         };
-        for class in 0..3 {
-            let inside: f64 = maps[class].iter().zip(&weights).map(|(score, weight)| score * weight).sum();
+        for (class, map) in maps.iter().enumerate() {
+            let inside: f64 = map.iter().zip(&weights).map(|(score, weight)| score * weight).sum();
             assert!(close(region(given.clone(), None)[sample][class], inside));
             assert!(close(region(given.clone(), Some(class))[sample][0], inside));
-            let own: f64 = (0..20).filter(|&place| wins(class, place)).map(|place| maps[class][place]).sum();
+            let own: f64 = (0..20).filter(|&place| wins(class, place)).map(|place| map[place]).sum();
             assert!(close(region(Mask::Predicted, None)[sample][class], own));
             assert!(close(region(Mask::Predicted, Some(class))[sample][0], own));
         }

@@ -25,7 +25,7 @@ enum Instead {
 const EXCEPTIONS: [(&str, Instead); 4] = [
     ("--engine cuda", Instead::Says("'cuda'")),
     ("--engine onnxruntime", Instead::Says("MONOSPLIT_ONNXRUNTIME")),
-    ("--input table=table.npy", Instead::Says("there is no input 'table'")),
+    ("--input table=table.npy", Instead::Says("two-towers.onnx")),
     ("train mnist/ --table --runs runs/  ", Instead::GoesOn),
 ];
 

@@ -13,7 +13,7 @@ from importlib import metadata
 BENCHES = pathlib.Path(__file__).resolve().parent.parent
 ROOT = BENCHES.parent
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-PACKAGES = ["torch", "onnxruntime", "captum", "grad-cam", "zennit", "quantus"]
+PACKAGES = ["torch", "onnxruntime", "openvino", "captum", "grad-cam", "zennit", "quantus"]
 # Names in /proc/cpuinfo of the instruction sets that decide how fast convolutions are.
 INSTRUCTIONS = {
     "avx2": "AVX2",

@@ -82,16 +82,23 @@ class Comparison:
         return turns.take_turns(self.repeats, self.least_seconds, *goes)
 
 
+# What runs a network forward, and whether the target is one against it.
+FORWARD = {
+    "ONNX Runtime": ("forward-onnxruntime", True),
+    "OpenVINO": ("forward-openvino", True),
+    "PyTorch": ("forward-torch", False),
+}
+
+
 def forward(comparison, name, batch, target):
     case, work = comparison.models.case(name), f"forward {name}, batch {batch}"
     with contextlib.ExitStack() as stack:
         ours = stack.enter_context(comparison.ours("forward", case, batch))
-        runtime = stack.enter_context(comparison.peer("forward-onnxruntime", case, batch))
-        pytorch = stack.enter_context(comparison.peer("forward-torch", case, batch))
-        agreements = [comparison.agreement(ours, peer) for peer in (runtime, pytorch)]
-        a, b, c = comparison.times(ours, runtime, pytorch)
-    yield Row(work, "ONNX Runtime", target, turns.ratios(a, b), agreements[0])
-    yield Row(work, "PyTorch", None, turns.ratios(a, c), agreements[1])
+        peers = [stack.enter_context(comparison.peer(kind, case, batch)) for kind, _ in FORWARD.values()]
+        agreements = [comparison.agreement(ours, peer) for peer in peers]
+        own, *theirs = comparison.times(ours, *peers)
+    for (peer, (_, counts)), times, agreement in zip(FORWARD.items(), theirs, agreements):
+        yield Row(work, peer, target if counts else None, turns.ratios(own, times), agreement)
 
 
 def scaling(comparison, name, batch, target):
@@ -103,12 +110,19 @@ def scaling(comparison, name, batch, target):
     yield Row(f"forward {name}, batch {batch}, on two threads", "the same on one", target, turns.ratios(a, b), agreement)
 
 
-def gradient(comparison, name, target):
-    case = comparison.models.case(name)
-    with comparison.ours("method", case, name="gradient", layers=case.first) as ours, comparison.peer("gradient-torch", case) as peer:
-        agreement = comparison.agreement(ours, peer)
-        a, b = comparison.times(ours, peer)
-    yield Row(f"input gradient {name}", "PyTorch autograd", target, turns.ratios(a, b), agreement)
+def gradient(comparison, name, target, compiled=None):
+    """Against PyTorch, and against `torch.compile` if there is a target for it."""
+    case, work = comparison.models.case(name), f"input gradient {name}"
+    peers = {"PyTorch autograd": ({}, target)}
+    if compiled is not None:
+        peers["torch.compile"] = ({"compile": "yes"}, compiled)
+    with contextlib.ExitStack() as stack:
+        ours = stack.enter_context(comparison.ours("method", case, name="gradient", layers=case.first))
+        competitors = [stack.enter_context(comparison.peer("gradient-torch", case, **o)) for o, _ in peers.values()]
+        agreements = [comparison.agreement(ours, peer) for peer in competitors]
+        own, *theirs = comparison.times(ours, *competitors)
+    for (peer, (_, limit)), times, agreement in zip(peers.items(), theirs, agreements):
+        yield Row(work, peer, limit, turns.ratios(own, times), agreement)
 
 
 def split(comparison, name, target):
@@ -130,7 +144,6 @@ def split(comparison, name, target):
 
 
 def memory(comparison, name, target):
-    """The most memory a fresh process holds, with everything it loads."""
     case = comparison.models.case(name)
     jobs = {
         f"memory of SplitCAM at one layer of {name}": {"name": "splitcam", "layers": case.last},
@@ -139,6 +152,17 @@ def memory(comparison, name, target):
             "layers": ",".join(case.layers),
         },
     }
+    yield from peaks(comparison, case, jobs, target)
+
+
+def gradient_memory(comparison, name, target):
+    case = comparison.models.case(name)
+    jobs = {f"memory of the input gradient of {name}": {"name": "gradient", "layers": case.first}}
+    yield from peaks(comparison, case, jobs, target)
+
+
+def peaks(comparison, case, jobs, target):
+    """The most memory a fresh process holds, with everything it loads."""
 
     def peak(start, *load, **options):
         with start(*load, **options) as competitor:
@@ -225,6 +249,18 @@ def metric(comparison, number):
     yield Row(f"{entry.title}, {entry.network}", "Quantus + PyTorch", entry.target, turns.ratios(*times), agreement)
 
 
+# Networks with attention, layer norms, gates and depthwise convolutions.
+MODERN = (
+    "vit_b_16",
+    "swin_t",
+    "convnext_tiny",
+    "efficientnet_b0",
+    "densenet121",
+    "regnet_y_1_6gf",
+    "mobilenet_v3_large",
+)
+
+
 def items():
     """Every item by name: a function of a comparison that yields rows."""
     every = {}
@@ -232,17 +268,22 @@ def items():
     def add(name, function, *arguments):
         every[name] = lambda comparison: function(comparison, *arguments)
 
-    for network, target in (("vgg16", 0.7), ("resnet18", 1.0), ("resnet50", 1.0)):
+    for network, target in (("vgg16", 0.7), ("resnet18", 1.0), ("resnet50", 0.95)):
         for batch in (1, 8):
             add(f"forward-{network}-{batch}", forward, network, batch, target)
-    for network in ("squeezenet1_1", "mobilenet_v2"):
-        add(f"forward-{network}-1", forward, network, 1, 1.1)
+    for network in ("squeezenet1_1", "mobilenet_v2", *MODERN):
+        for batch in (1, 8):
+            add(f"forward-{network}-{batch}", forward, network, batch, 0.95)
     for batch in (1, 8):
         add(f"scaling-vgg16-{batch}", scaling, "vgg16", batch, 1 / 1.8)
     for network, plain, whole in (("vgg16", 0.55, 1.3), ("resnet18", 0.75, 1.6)):
         add(f"gradient-{network}", gradient, network, plain)
         add(f"split-{network}", split, network, whole)
+    for network in ("resnet50", *MODERN):
+        add(f"gradient-{network}", gradient, network, 0.6, 1.0)
     add("memory-vgg16", memory, "vgg16", 0.8)
+    for network in ("vit_b_16", "convnext_tiny"):
+        add(f"memory-{network}", gradient_memory, network, 0.8)
     add("cold-resnet18", cold, 0.2)
     for network in ("vgg16", "resnet18"):
         add(f"compiled-{network}", compiled, network, 6.0)

@@ -9,7 +9,9 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
+import torchvision
 from PIL import Image
+from torch.fx.experimental.optimization import fuse
 
 from . import network
 from .environment import ROOT
@@ -55,16 +57,31 @@ class Models:
     def described(self, name, path):
         module = self.cache / f"{path.stem}.pt"
         if not module.exists() or module.stat().st_mtime < path.stat().st_mtime:
-            torch.save(network.read(str(path)), module)
-        nodes = [n for n in onnx.load(path, load_external_data=False).graph.node if n.op_type in LAYERS]
+            torch.save(self.pytorch(name, path), module)
+        graph = onnx.load(path, load_external_data=False).graph
+        nodes = [n for n in graph.node if n.op_type in LAYERS]
+        constants = {tensor.name for tensor in graph.initializer}
+        (source,) = (i.name for i in graph.input if i.name not in constants)
+        first = next(n.name for n in graph.node if source in n.input and n.op_type in LAYERS)
         inputs = {}
         for node in nodes:
             inputs.setdefault(node.input[0], node.name)
         end = next((i for i, n in enumerate(nodes) if "Average" in n.op_type or n.op_type == "Gemm"), len(nodes))
-        last = [n.name for n in nodes[:end] if n.op_type in ("Relu", "Clip")][-1]
+        rectifiers = [n.name for n in nodes[:end] if n.op_type in ("Relu", "Clip")]
+        last = rectifiers[-1] if rectifiers else nodes[:end][-1].name
         session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
         top = session.run(None, {session.get_inputs()[0].name: np.load(self.batch(1))})[0][0].argmax()
-        return Case(name, path, module, int(top), nodes[0].name, last, list(inputs.values()))
+        return Case(name, path, module, int(top), first, last, list(inputs.values()))
+
+    def pytorch(self, name, path):
+        """The network for PyTorch: a module for every node of the file, or, where there are nodes the bench does not read,
+        torchvision's own with the weights the file was made of, batch norms folded."""
+        try:
+            return network.read(str(path))
+        except NotImplementedError:
+            module = torchvision.models.get_model(name, weights=None)
+            module.load_state_dict(torch.load(self.exported(name)[1], weights_only=True))
+            return fuse(module.eval()).requires_grad_(False)
 
     def exported(self, name):
         """A random network as an ONNX file and as the weights of torchvision's."""

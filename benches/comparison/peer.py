@@ -24,6 +24,19 @@ def forward_onnxruntime(model, options):
     return lambda: {"logits": session.run(None, feed)[0]}
 
 
+def forward_openvino(model, options):
+    import openvino
+
+    x = np.load(options["input"])
+    core = openvino.Core()
+    network = core.read_model(model)
+    network.reshape(list(x.shape))
+    threads = int(options["threads"])
+    setting = {"INFERENCE_NUM_THREADS": threads, "INFERENCE_PRECISION_HINT": "f32", "PERFORMANCE_HINT": "LATENCY"}
+    compiled = core.compile_model(network, "CPU", setting)
+    return lambda: {"logits": compiled([x])[0]}
+
+
 def explain_onnxruntime(model, options):
     """A compiled file: scores and maps for the class with the highest score."""
     import onnxruntime
@@ -60,14 +73,15 @@ def forward_torch(model, options):
 
 
 def gradient_torch(model, options):
-    """The plain gradient of the class score by the image."""
+    """The plain gradient of the class score by the image, of the network as it is or as `torch.compile` makes it."""
     import torch
 
     job = torch_job(model, options)
+    network = torch.compile(job.network) if options.get("compile") else job.network
 
     def run():
         x = job.x.clone().requires_grad_(True)
-        logits = job.network(x)
+        logits = network(x)
         score = logits.gather(1, job.classes[:, None]).sum()
         return {"logits": logits.detach(), "map": torch.autograd.grad(score, x)[0]}
 
@@ -100,6 +114,7 @@ def metric(model, options):
 
 JOBS = {
     "forward-onnxruntime": forward_onnxruntime,
+    "forward-openvino": forward_openvino,
     "explain-onnxruntime": explain_onnxruntime,
     "forward-torch": forward_torch,
     "gradient-torch": gradient_torch,

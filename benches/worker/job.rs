@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use monosplit::engine::{Cpu, Engine, Profile};
+use monosplit::engine::{Cpu, Engine, InstructionSet, Profile};
 use monosplit::graph::npy;
 use monosplit::{Error, Inference, Model, Result, Tensor};
 
@@ -52,15 +52,31 @@ impl<'a> Options<'a> {
 /// How long the GPU has computed so far.
 pub(crate) type DeviceTime = Box<dyn Fn() -> Duration>;
 
-/// The engine: the CPU, or the GPU if `engine=cuda`, with the arithmetic `precision=`.
+/// The engine: the CPU with the vector instructions `simd=`, or the GPU if `engine=cuda`, with the arithmetic `precision=`.
 fn engine(options: &Options<'_>) -> Result<(Box<dyn Engine>, Option<DeviceTime>)> {
     match options.get("engine") {
         None | Some("cpu") => {
-            Ok((Box::new(Cpu::default().threads(options.number("threads")?.unwrap_or(2))), None))
+            let engine = Cpu::default().threads(options.number("threads")?.unwrap_or(2));
+            Ok((Box::new(limited(engine, options.get("simd"))?), None))
         }
         Some("cuda") => cuda(options.get("precision").unwrap_or("f32")),
         Some(other) => Err(Error::argument(format!("unknown engine {other}: cpu, cuda"))),
     }
+}
+
+/// The engine with the vector instructions of this name, if one is given.
+fn limited(engine: Cpu, set: Option<&str>) -> Result<Cpu> {
+    let set = match set {
+        None => return Ok(engine),
+        Some("portable") => InstructionSet::Portable,
+        Some("neon") => InstructionSet::Neon,
+        Some("avx2") => InstructionSet::Avx2,
+        Some("avx512") => InstructionSet::Avx512,
+        Some(other) => {
+            return Err(Error::argument(format!("unknown simd {other}: portable, neon, avx2, avx512")));
+        }
+    };
+    Ok(engine.instructions(set))
 }
 
 #[cfg(feature = "cuda")]

@@ -49,7 +49,9 @@ def main():
     tanh = lambda z: (mpmath.tanh(root(z)) / root(z) - 1) / z
     show("TANH", fit(tanh, 1e-9, 0.625**2, 5, lambda z: z * root(z) / mpmath.tanh(root(z))))
     erf = lambda z: mpmath.erf(root(z)) / root(z) - 1
-    show("ERF", fit(erf, 1e-9, 0.75**2, 6, lambda z: root(z) / mpmath.erf(root(z))))
+    show("ERF", fit(erf, 1e-9, 0.93**2, 6, lambda z: root(z) / mpmath.erf(root(z))))
+    exponent = lambda x: mpmath.log(mpmath.erfc(x)) / x
+    show("ERF_EXPONENT", fit(exponent, 0.92, 4.1, 6, lambda x: x * mpmath.erfc(x) / mpmath.erf(x)))
     centre = lambda z: mpmath.erf(root(z / 2)) / root(z) / 2
     show("CENTRE", fit(centre, 1e-9, 1.0, 6, lambda z: root(z) / (0.5 - root(z) * centre(z))))
     mills = lambda x: mpmath.exp(x * x / 2) * mpmath.erfc(x / root(2)) / 2

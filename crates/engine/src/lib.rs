@@ -20,7 +20,7 @@ mod split_batch;
 
 use monosplit_graph::{Graph, Result, Tensor};
 
-pub use cpu::Cpu;
+pub use cpu::{Cpu, InstructionSet};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;

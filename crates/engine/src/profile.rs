@@ -33,6 +33,8 @@ pub struct NodeTime {
     pub peak: f64,
     /// The precision it was computed in.
     pub precision: Precision,
+    /// The vector instructions of the processor that computed it; empty if another device did, or if it was only moved.
+    pub instructions: &'static str,
 }
 
 impl NodeTime {

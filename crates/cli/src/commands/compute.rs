@@ -1,7 +1,7 @@
 //! The options that say how a network is computed, and by what.
 
 use clap::{Args, ValueEnum};
-use monosplit::engine::{Cpu, Engine};
+use monosplit::engine::{Cpu, Engine, InstructionSet};
 use monosplit::graph::{Error, Result, Tensor};
 
 /// How and by what a network is computed.
@@ -26,6 +26,11 @@ pub(crate) struct ComputeArgs {
     /// Use N threads [default: one per core].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     threads: Option<u32>,
+
+    /// Compute with these vector instructions of the processor: portable, neon, avx2 or avx512
+    /// [default: the best that it has].
+    #[arg(long, value_name = "SET", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    simd: Option<Simd>,
 
     /// What computes: this program itself on the processor (cpu) or on an NVIDIA GPU (cuda), or
     /// ONNX Runtime (onnxruntime), whose library is the one the environment variable
@@ -68,6 +73,26 @@ impl From<Precision> for monosplit::engine::Precision {
     }
 }
 
+/// Vector instructions.
+#[derive(Clone, Copy, ValueEnum)]
+enum Simd {
+    Portable,
+    Neon,
+    Avx2,
+    Avx512,
+}
+
+impl From<Simd> for InstructionSet {
+    fn from(simd: Simd) -> Self {
+        match simd {
+            Simd::Portable => InstructionSet::Portable,
+            Simd::Neon => InstructionSet::Neon,
+            Simd::Avx2 => InstructionSet::Avx2,
+            Simd::Avx512 => InstructionSet::Avx512,
+        }
+    }
+}
+
 /// What computes.
 #[derive(Clone, Copy, Default, PartialEq, ValueEnum)]
 enum EngineName {
@@ -99,7 +124,8 @@ impl ComputeArgs {
     /// The CPU engine with these options.
     pub(crate) fn processor(&self) -> Cpu {
         let engine = Cpu::default().threads(self.threads()).precision(self.precision.into());
-        engine.accurate(self.accurate)
+        let engine = engine.accurate(self.accurate);
+        self.simd.map_or(engine.clone(), |simd| engine.instructions(simd.into()))
     }
 
     /// The engine with these options.
@@ -126,6 +152,9 @@ impl ComputeArgs {
             _ if self.precision == Precision::F64 => {
                 refused("networks are trained in single precision; leave out --precision f64")
             }
+            _ if self.simd.is_some() => {
+                refused("networks are trained with the best instructions of the processor; leave out --simd")
+            }
             _ if self.accurate => refused("--accurate changes nothing in training; leave it out"),
             _ => Ok(()),
         }
@@ -148,6 +177,9 @@ impl ComputeArgs {
                 refused(
                     "--precision tf32 and bf16 are arithmetic of a GPU; add --engine cuda, or leave them out",
                 )
+            }
+            engine if self.simd.is_some() && engine != EngineName::Cpu => {
+                refused("--simd is a choice of the engine 'cpu'; leave out --simd or --engine")
             }
             engine if self.accurate && engine != EngineName::Cpu => {
                 refused("--accurate is a choice of the engine 'cpu'; leave out --accurate or --engine")

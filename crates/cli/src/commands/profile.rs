@@ -76,6 +76,7 @@ impl Entry {
             shape: timed.shape.to_vec(),
             kernel: timed.kernel.into(),
             precision: timed.precision.name(),
+            instructions: timed.instructions,
             runs: timed.runs,
             seconds: timed.time.as_secs_f64(),
             gflops: timed.gigaflops(),
@@ -93,6 +94,8 @@ pub(crate) struct NodeOutput {
     shape: Vec<usize>,
     kernel: String,
     precision: &'static str,
+    /// Empty if no processor computed it.
+    instructions: &'static str,
     runs: usize,
     seconds: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -178,8 +181,13 @@ fn peaks(entries: &[Entry], out: &mut dyn Write) -> Result<(), Failure> {
     for (precision, name) in [(Precision::F32, "single"), (Precision::F64, "double")] {
         let timed = entries.iter().map(|entry| &entry.timed);
         let counted = timed.filter(|node| node.precision == precision && node.operations > 0);
-        if let Some(peak) = counted.map(|node| node.peak).reduce(f64::max) {
-            writeln!(out, "peak of this machine in {name} precision: {:.0} GFLOP/s, measured", 1e-9 * peak)?;
+        if let Some(node) = counted.max_by(|a, b| a.peak.total_cmp(&b.peak)) {
+            let with = match node.instructions {
+                "" => String::new(),
+                instructions => format!(" with {instructions} instructions"),
+            };
+            let peak = 1e-9 * node.peak;
+            writeln!(out, "peak of this machine in {name} precision{with}: {peak:.0} GFLOP/s, measured")?;
         }
     }
     Ok(())

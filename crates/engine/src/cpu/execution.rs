@@ -75,6 +75,7 @@ impl<R: Real> Execution<'_, R> {
             operations: operations.sum(),
             peak: program.pool.peak::<R>(),
             precision: R::PRECISION,
+            instructions: program.pool.level().name(),
         }
     }
 

@@ -3,6 +3,7 @@
 mod core_affinity;
 mod execution;
 mod fusion;
+mod gates;
 mod handover;
 pub(crate) mod kernels;
 mod preparation;
@@ -19,6 +20,8 @@ use monosplit_graph::{Graph, Result};
 
 use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
 use kernels::conv_plan::PlanSettings;
+pub use kernels::simd_level::InstructionSet;
+use kernels::simd_level::SimdLevel;
 use program::CpuProgram;
 use thread_pool::ThreadPool;
 
@@ -44,6 +47,7 @@ pub struct Cpu {
     settings: Settings,
     threads: usize,
     flush_denormals: bool,
+    instructions: Option<InstructionSet>,
     /// Started when first used; shared by all clones.
     pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
 }
@@ -69,6 +73,7 @@ impl Default for Cpu {
             },
             threads: 0,
             flush_denormals: false,
+            instructions: None,
             pool: Arc::default(),
         }
     }
@@ -87,6 +92,13 @@ impl Cpu {
     #[must_use]
     pub fn flush_denormals(self, flush: bool) -> Self {
         Cpu { flush_denormals: flush, pool: Arc::default(), ..self }
+    }
+
+    /// Computes with these vector instructions instead of the best that the machine has: what a smaller machine would do, at its
+    /// speed. Compiling fails if the machine does not have them. Results differ in their last digits from set to set.
+    #[must_use]
+    pub fn instructions(self, set: InstructionSet) -> Self {
+        Cpu { instructions: Some(set), pool: Arc::default(), ..self }
     }
 
     /// Runs `work` on the engine's threads, where `rayon`'s parallel iterators use them. Threads and engines that `work` itself
@@ -123,7 +135,8 @@ impl Cpu {
         if let Some(started) = &*pool {
             return Ok(started.clone());
         }
-        let started = Arc::new(ThreadPool::start(self.threads, self.flush_denormals)?);
+        let level = self.instructions.map_or_else(|| Ok(SimdLevel::current()), SimdLevel::of)?;
+        let started = Arc::new(ThreadPool::start_with(self.threads, self.flush_denormals, level)?);
         Ok(pool.insert(started).clone())
     }
 }
@@ -155,7 +168,7 @@ impl Engine for Cpu {
 
 #[cfg(test)]
 mod tests {
-    use monosplit_graph::op::Window;
+    use monosplit_graph::op::{Unary, Window};
     use monosplit_graph::{Kind, NodeId, Noise, Op, Shape, Tensor};
 
     use super::*;
@@ -176,6 +189,45 @@ mod tests {
             assert!(squares(engine.clone())[0] > 0.0);
             assert_eq!(squares(engine.flush_denormals(true)), [0.0, 4.0]);
         }
+    }
+
+    /// In every set that the machine has, a network of a convolution, a product and functions has the values it has in double
+    /// precision, and its profile names the set. A set of another kind of machine is refused.
+    #[test]
+    fn every_instruction_set_computes_the_same() {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::batched(&[32, 9, 7]), Kind::Float);
+        let y = convolved(&mut graph, x);
+        let gate = graph.unary(Unary::Sigmoid, y).unwrap();
+        let y = graph.times(y, gate).unwrap();
+        let noise = Noise::new(8);
+        let w = graph.constant(
+            Tensor::new([7, 5], (0..35).map(|i| noise.gaussian(i) as f32).collect::<Vec<_>>()).unwrap(),
+        );
+        let y = graph.add(Op::MatMul { trans_a: false, trans_b: false }, &[y, w]).unwrap();
+        let y = graph.add(Op::Softmax { axis: 3 }, &[y]).unwrap();
+        graph.output("y", y);
+        let image = (0..32 * 9 * 7).map(|i| noise.gaussian(100 + i) as f32).collect::<Vec<_>>();
+        let image = [Tensor::new([1, 32, 9, 7], image).unwrap()];
+        let exact = Cpu::default().precision(Precision::F64).compile(&graph).unwrap().run(&image).unwrap();
+        let exact = exact[0].to_f64();
+        for level in SimdLevel::all() {
+            let set = [
+                InstructionSet::Portable,
+                InstructionSet::Neon,
+                InstructionSet::Avx2,
+                InstructionSet::Avx512,
+            ];
+            let set = set.into_iter().find(|set| set.name() == level.name()).unwrap();
+            let program = Cpu::default().threads(2).accurate(true).instructions(set).compile(&graph).unwrap();
+            let (found, profile) = program.run_profiled(&image).unwrap();
+            let error = found[0].to_f64().iter().zip(&*exact).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            assert!(error < 1e-4, "{set:?}: {error}");
+            assert!(profile.nodes.iter().all(|node| node.instructions == set.name()));
+        }
+        let foreign = if cfg!(target_arch = "x86_64") { InstructionSet::Neon } else { InstructionSet::Avx2 };
+        let refused = Cpu::default().instructions(foreign).compile(&graph).err().unwrap().to_string();
+        assert!(refused.contains(foreign.name()) && refused.contains("portable"), "{refused}");
     }
 
     /// Two convolutions of what is read from `x`, wide enough to be transformed.

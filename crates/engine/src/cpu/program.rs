@@ -431,12 +431,11 @@ mod tests {
         CpuProgram::compile_with(graph, pool(), settings, options).unwrap()
     }
 
-    /// The bits of all elements. Rust does not specify the sign of a NaN: on processors other than x86-64 it depends on how
-    /// the compiler has arranged a sum, and all NaNs count as equal.
+    /// The bits of all elements. Rust does not specify the sign of a NaN: it depends on how the compiler has arranged a sum, and
+    /// all NaNs count as equal.
     fn bits(tensors: &[Tensor]) -> Vec<Vec<u64>> {
-        let strict = cfg!(target_arch = "x86_64");
-        let single = |v: &f32| if v.is_nan() && !strict { f32::NAN.to_bits() } else { v.to_bits() };
-        let double = |v: &f64| if v.is_nan() && !strict { f64::NAN.to_bits() } else { v.to_bits() };
+        let single = |v: &f32| if v.is_nan() { f32::NAN.to_bits() } else { v.to_bits() };
+        let double = |v: &f64| if v.is_nan() { f64::NAN.to_bits() } else { v.to_bits() };
         let bits = |tensor: &Tensor| match tensor.data() {
             Data::F32(v) => v.iter().map(|v| u64::from(single(v))).collect(),
             Data::F64(v) => v.iter().map(double).collect(),

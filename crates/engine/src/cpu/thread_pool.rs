@@ -39,6 +39,7 @@ const MIN_STEPS_TO_SPIN: usize = 8;
 /// The threads that run the programs of an engine.
 pub(crate) struct ThreadPool {
     pool: rayon::ThreadPool,
+    level: SimdLevel,
     /// The operations per second that the threads reach in single and in double precision, measured when first asked for.
     peaks: [OnceLock<f64>; 2],
 }
@@ -76,7 +77,13 @@ fn with_worker<T>(f: impl FnOnce(Option<&Worker>) -> T) -> T {
 
 impl ThreadPool {
     /// Starts `threads` threads, or one per core that the process may use if that is 0.
+    #[cfg(test)]
     pub(crate) fn start(threads: usize, flush_denormals: bool) -> Result<Self> {
+        ThreadPool::start_with(threads, flush_denormals, SimdLevel::current())
+    }
+
+    /// The same, to compute with these instructions.
+    pub(crate) fn start_with(threads: usize, flush_denormals: bool, level: SimdLevel) -> Result<Self> {
         let threads = match threads {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
@@ -90,6 +97,7 @@ impl ThreadPool {
             let pinning = Pinning::begin(index, threads);
             // Also where denormals are kept: a thread inherits the mode of the one that started it.
             denormal::flush_in_this_thread(flush_denormals);
+            level.use_in_this_thread();
             let (occupied, released) = (Cell::new(false), Cell::new(false));
             let worker = Worker { index, shared: shared.clone(), occupied, pinning, released };
             WORKER.with(|own| own.set(worker).is_ok());
@@ -99,8 +107,13 @@ impl ThreadPool {
             Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
                 .caused_by(e)
         })?;
-        log::info!("engine cpu: {threads} threads, {} instructions", SimdLevel::best().name());
-        Ok(ThreadPool { pool, peaks: Default::default() })
+        log::info!("engine cpu: {threads} threads, {} instructions", level.name());
+        Ok(ThreadPool { pool, level, peaks: Default::default() })
+    }
+
+    /// The instructions that the threads compute with.
+    pub(crate) fn level(&self) -> SimdLevel {
+        self.level
     }
 
     /// Runs `work` on a thread of the pool; loops within it run on all of them. Called from a thread of the pool, it runs there.

@@ -385,6 +385,7 @@ impl Instance {
             runs: 1,
             peak: 0.0,
             precision: if program.math == Math::F64 { Precision::F64 } else { Precision::F32 },
+            instructions: "",
         }
     }
 }

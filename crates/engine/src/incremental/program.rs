@@ -366,6 +366,7 @@ impl IncrementalProgram {
             operations: 0,
             peak: 0.0,
             precision: self.precision,
+            instructions: "",
         });
     }
 }

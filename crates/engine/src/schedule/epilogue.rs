@@ -17,7 +17,7 @@ const MAX_REDUCED: usize = 4;
 
 impl Scheduler<'_> {
     /// Makes elementwise nodes the epilogue of the convolution or matrix product that they alone read, if everything else they read is
-    /// computed before it.
+    /// computed before it and one of them is read by others.
     pub(super) fn fuse_epilogues(&self, mut partitions: Vec<Partition>) -> Vec<Partition> {
         let (position, readers) = self.producers_and_readers(&partitions);
         let mut taken = vec![false; partitions.len()];
@@ -29,40 +29,23 @@ impl Scheduler<'_> {
                 continue;
             }
             let Partition::Elementwise(then) = &partitions[reader] else { continue };
-            let inner = &then[..then.len() - 1];
-            let is_read = |then: &NodeId| readers[then].iter().any(|&r| r != reader) || self.is_output(*then);
+            let is_read = |then: &&NodeId| {
+                let mut others = readers.get(then).into_iter().flatten();
+                others.any(|&r| r != reader) || self.is_output(**then)
+            };
             let mut inputs = then.iter().flat_map(|&then| self.inputs(self.graph.node(then)));
             let ready =
                 inputs.all(|input| input == id || then.contains(&input) || position[input.index()] < at);
-            if ready && self.is_chain(id, then) && !inner.iter().any(is_read) {
+            let of_its_shape = self.graph.node(then[0]).shape == self.graph.node(id).shape;
+            let outputs: Vec<&NodeId> = then.iter().filter(is_read).collect();
+            let real = matches!(outputs[..], [&output] if self.graph.node(output).kind == Kind::Float);
+            if ready && of_its_shape && real {
                 let nodes = std::iter::once(id).chain(then.iter().copied()).collect();
                 taken[reader] = true;
                 partitions[at] = Partition::Epilogue(nodes);
             }
         }
         remaining(partitions, &taken)
-    }
-
-    /// Whether each node reads the one before it once, `id` being before the first, and otherwise only values of its own
-    /// shape or single numbers.
-    fn is_chain(&self, id: NodeId, chain: &[NodeId]) -> bool {
-        let before = std::iter::once(&id).chain(chain);
-        before.zip(chain).all(|(&before, &then)| {
-            let node = self.graph.node(then);
-            let others = || {
-                node.inputs.iter().map(|input| self.representative[input.index()]).filter(|&i| i != before)
-            };
-            let plain = |other: NodeId| {
-                let shape = &self.graph.node(other).shape;
-                let fits = *shape == node.shape || shape.count() == Some(Dim::Fixed(1));
-                fits && other != id && !chain.contains(&other)
-            };
-            let reads_before = others().count() + 1 == node.inputs.len();
-            let condition =
-                matches!(node.op, Op::Where) && self.representative[node.inputs[0].index()] == before;
-            let real = node.kind == Kind::Float && node.shape == self.graph.node(id).shape;
-            real && reads_before && !condition && others().all(plain) && !matches!(node.op, Op::Cast { .. })
-        })
     }
 
     /// Joins elementwise nodes with the reductions that alone read them.

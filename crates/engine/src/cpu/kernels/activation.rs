@@ -1,13 +1,15 @@
 //! Elementwise functions of one value. NaN goes through every one of them.
 
 use super::chunks::for_each_chunk;
-use monosplit_graph::op::{Unary, wrap};
+use monosplit_graph::op::{Binary, Unary, wrap};
 use monosplit_graph::{Error, Result, round_to_bfloat16, round_to_half};
 
 use super::broadcast::GRAIN;
-use super::elementary::Elementary;
+use super::elementary::{self, Elementary};
 use super::erf::{erf, erfc};
-use super::fused::Block;
+use super::fused::ErfGate;
+use super::fused_block::Block;
+use super::{elementwise, row_loops};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
@@ -24,6 +26,8 @@ const BLOCK: usize = 1024;
 
 struct From<'a, T>(&'a [T]);
 struct InPlace;
+/// The same for a block, by the calling thread alone.
+struct Local;
 struct Whole<'a, T>(&'a [T]);
 
 impl<T: Element> Source<T> for From<'_, T> {
@@ -59,6 +63,17 @@ impl<T: Element> Source<T> for InPlace {
     }
 }
 
+impl<T: Element> Source<T> for Local {
+    #[inline]
+    fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
+        out.iter_mut().for_each(|o| *o = f(*o));
+    }
+
+    fn apply_to_blocks(&self, out: &mut [T], f: impl Fn(&mut [T]) + Sync) {
+        f(out);
+    }
+}
+
 impl<T: Element> Source<T> for Whole<'_, T> {
     #[inline]
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
@@ -82,6 +97,44 @@ pub(crate) fn real_block<R: Real>(unary: Unary, x: Block<'_, R>, out: &mut [R]) 
             real(unary, Whole(&[x]), &mut one);
             out.fill(one[0]);
         }
+    }
+}
+
+/// `block ← f(block)`
+pub(crate) fn change_block<R: Real>(unary: Unary, block: &mut [R]) {
+    match unary {
+        Unary::Relu => row_loops::relu(block),
+        Unary::Clip { min, max } => row_loops::clamp(block, R::from_f64(min), R::from_f64(max)),
+        _ => real(unary, Local, block),
+    }
+}
+
+/// Elements that a function is applied to before they are multiplied with it.
+const GATED: usize = 256;
+
+/// `block ← block·f(block)`, each rounded as one after the other.
+pub(crate) fn gate_block<R: Real>(unary: Unary, block: &mut [R]) {
+    if unary == Unary::Sigmoid && Elementary::SigmoidGate.applies::<R>() {
+        return Elementary::SigmoidGate.apply(block);
+    }
+    let mut function = [R::ZERO; GATED];
+    for block in block.chunks_mut(GATED) {
+        let function = &mut function[..block.len()];
+        function.copy_from_slice(block);
+        change_block(unary, function);
+        elementwise::change_block(Binary::Mul, block, Block::Many(function), false);
+    }
+}
+
+/// `x ← x·(erf(x/a) + b)·c` for all elements of a block, each function rounded as one after the other.
+pub(crate) fn erf_gate_block<R: Real>(gate: ErfGate, [a, b, c]: [R; 3], block: &mut [R]) {
+    if Elementary::Erf.applies::<R>() {
+        return elementary::erf_gate(gate, [a, b, c], block);
+    }
+    let erf = |x: R| R::from_f64(erf(x.to_f64()));
+    for x in block {
+        let sum = erf(if gate.divides { *x / a } else { *x * a }) + b;
+        *x = if gate.number_first { *x * c * sum } else { *x * sum * c };
     }
 }
 

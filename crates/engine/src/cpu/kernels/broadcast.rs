@@ -80,9 +80,14 @@ impl<const N: usize> Broadcast<N> {
 
     /// Where every operand is read for the result's element `index`.
     pub(crate) fn offsets_of(&self, index: usize) -> [usize; N] {
-        let mut offsets = self.offsets(&self.digits(index / self.row));
-        for (offset, dense) in offsets.iter_mut().zip(self.dense) {
-            *offset += if dense { index % self.row } else { 0 };
+        let (mut row, within) = (index / self.row, index % self.row);
+        let mut offsets = self.dense.map(|dense| if dense { within } else { 0 });
+        for (&length, strides) in self.outer.iter().zip(&self.strides).rev() {
+            let digit = row % length;
+            row /= length;
+            for (offset, stride) in offsets.iter_mut().zip(strides) {
+                *offset += digit * stride;
+            }
         }
         offsets
     }

@@ -163,7 +163,7 @@ enum PackedTransposed<R> {
 
 impl<R: Real> PackedTransposed<R> {
     fn new(plan: &TransposePlan, window: &Window, groups: usize, w: &Weights<'_, R>) -> Self {
-        let (level, kernel) = (SimdLevel::best(), (w.elements, w.shape));
+        let (level, kernel) = (SimdLevel::current(), (w.elements, w.shape));
         match plan {
             TransposePlan::Rotated(window, plan) => {
                 PackedTransposed::Rotated(PackedConvolution::rotated(*plan, window, groups, w))

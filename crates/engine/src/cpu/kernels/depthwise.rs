@@ -10,6 +10,7 @@ use rayon::prelude::*;
 
 use super::conv_plan::DepthwisePlan;
 use super::depthwise_3x3::Depthwise3x3;
+use super::depthwise_rows::{TapColumn, sum_plane};
 use super::epilogue::Epilogue;
 use super::gemm::Region;
 use super::padded_planes::{PaddedPlanes, PlanarWindow, Sums, planar};
@@ -83,6 +84,8 @@ pub(crate) struct Depthwise {
     output: [usize; 2],
     kernel_taps: usize,
     algorithm: Algorithm,
+    /// For every sum over padded planes, the columns of its taps.
+    tap_columns: Vec<Vec<TapColumn>>,
 }
 
 /// How planes are summed.
@@ -91,6 +94,17 @@ enum Algorithm {
     /// In place.
     Depthwise3x3(Depthwise3x3),
     PaddedPlanes(PaddedPlanes),
+}
+
+impl Algorithm {
+    fn tap_columns(&self) -> Vec<Vec<TapColumn>> {
+        match self {
+            Algorithm::Depthwise3x3(_) => Vec::new(),
+            Algorithm::PaddedPlanes(padded) => {
+                padded.sums.iter().map(|sums| TapColumn::all(sums, padded.pitch)).collect()
+            }
+        }
+    }
 }
 
 /// The scratch memory of one task.
@@ -102,6 +116,8 @@ struct PlaneScratch<R: Real> {
     apart: Vec<R>,
     /// The offsets and weights of the taps of a sum.
     taps: Vec<(usize, R)>,
+    /// The weights of the taps of a sum, column by column.
+    weights: Vec<R>,
 }
 
 impl Depthwise {
@@ -122,8 +138,18 @@ impl Depthwise {
             DepthwisePlan::Direct => return None,
         };
         let multiplier = w[0] / x[1].max(1);
-        let (level, kernel_taps) = (SimdLevel::best(), window.taps());
-        Some(Depthwise { level, channels: x[1], multiplier, input, output, kernel_taps, algorithm })
+        let (level, kernel_taps, tap_columns) =
+            (SimdLevel::current(), window.taps(), algorithm.tap_columns());
+        Some(Depthwise {
+            level,
+            channels: x[1],
+            multiplier,
+            input,
+            output,
+            kernel_taps,
+            algorithm,
+            tap_columns,
+        })
     }
 
     /// The transpose, applied to `x`, of the convolution with a kernel `[channels, 1, …]` that takes `y` to `x`, for
@@ -132,8 +158,10 @@ impl Depthwise {
         let window = PlanarWindow::new(window)?;
         let (input, output) = (planar(&x[2..], 1)?, planar(&y[2..], 1)?);
         let algorithm = Algorithm::PaddedPlanes(PaddedPlanes::transposed(&window, input, output));
-        let (level, kernel_taps) = (SimdLevel::best(), window.taps());
-        Some(Depthwise { level, channels: x[1], multiplier: 1, input, output, kernel_taps, algorithm })
+        let (level, kernel_taps, tap_columns) =
+            (SimdLevel::current(), window.taps(), algorithm.tap_columns());
+        let (channels, multiplier) = (x[1], 1);
+        Some(Depthwise { level, channels, multiplier, input, output, kernel_taps, algorithm, tap_columns })
     }
 
     /// `y ← w ⋆ x + bias`, then the epilogue, channel by channel.
@@ -172,6 +200,13 @@ impl Depthwise {
         });
     }
 
+    /// The columns of the taps of a sum over padded planes, if the outputs are a whole plane.
+    fn whole_plane(&self, padded: &PaddedPlanes, index: usize) -> Option<&[TapColumn]> {
+        let part = &padded.sums[index];
+        let whole = part.step == [1, 1] && part.first == [0, 0] && [part.rows, part.columns] == self.output;
+        whole.then(|| &self.tap_columns[index][..])
+    }
+
     /// How many of this many output planes, from a channel on, are computed together: those whose inputs and kernels are
     /// contiguous and fit the first cache, if the algorithm can do that.
     fn abreast(&self, planes: usize, channel: usize) -> usize {
@@ -195,7 +230,13 @@ impl Depthwise {
         };
         let mut padded = Scratch::new(padded_length + SLACK);
         padded.fill(R::ZERO);
-        PlaneScratch { padded, sums: Scratch::new(summed + SLACK), apart, taps: Vec::new() }
+        PlaneScratch {
+            padded,
+            sums: Scratch::new(summed + SLACK),
+            apart,
+            taps: Vec::new(),
+            weights: Vec::new(),
+        }
     }
 
     /// `y ← w ⋆ x + bias` for planes computed together, clamped to limits.
@@ -217,7 +258,17 @@ impl Depthwise {
             Algorithm::PaddedPlanes(padded) => {
                 padded.fill(x, self.input, &mut scratch.padded, &mut scratch.apart);
                 let start = bias.map_or(R::ZERO, |bias| bias[0]);
-                for part in padded.sums.iter().filter(|part| part.rows > 0 && part.columns > 0) {
+                for (index, part) in padded.sums.iter().enumerate() {
+                    if part.rows == 0 || part.columns == 0 {
+                        continue;
+                    }
+                    if let Some(columns) = self.whole_plane(padded, index) {
+                        TapColumn::weights(columns, w, &mut scratch.weights);
+                        let (taps, from) =
+                            ((columns, &scratch.weights[..]), (&scratch.padded[..], padded.pitch));
+                        sum_plane(self.level, taps, from, start, (&mut *y, self.output));
+                        continue;
+                    }
                     scratch.taps.clear();
                     scratch.taps.extend(part.taps.iter().map(|&(tap, distance)| (distance, w[tap])));
                     add_up(self.level, padded.pitch, part, start, scratch);

@@ -7,6 +7,7 @@
 
 use monosplit_graph::op::Unary;
 
+use super::fused::ErfGate;
 use super::simd_lanes::Lanes;
 use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
@@ -64,13 +65,27 @@ fn exp_sum<L: Lanes>(x: f32, rest: f32) -> f32 {
 }
 
 #[inline(always)]
-fn exp<L: Lanes>(x: f32) -> f32 {
+pub(super) fn exp<L: Lanes>(x: f32) -> f32 {
     exp_sum::<L>(x, 0.0)
 }
 
+/// `eˣ` where results below `e⁻⁸⁷` and above `e⁸⁸` need not be told apart.
+#[inline(always)]
+fn bounded_exp<L: Lanes>(x: f32) -> f32 {
+    let x = limited(x, -87.0, 88.0);
+    let rounded = multiply_add::<L>(x, std::f32::consts::LOG2_E, ROUND);
+    let power = rounded.to_bits().wrapping_sub(ROUND.to_bits());
+    let n = rounded - ROUND;
+    let r = multiply_add::<L>(n, -LN_2[1], multiply_add::<L>(n, -LN_2[0], x));
+    let e = multiply_add::<L>(polynomial::<L, 6>(r, EXP), r * r, r) + 1.0;
+    e * f32::from_bits(power.wrapping_add(127) << 23)
+}
+
+/// Zero where it is below the smallest normal number.
 #[inline(always)]
 fn sigmoid<L: Lanes>(x: f32) -> f32 {
-    1.0 / (1.0 + exp::<L>(-x))
+    let sigmoid = 1.0 / (1.0 + bounded_exp::<L>(-x));
+    if x < -87.5 { 0.0 } else { sigmoid }
 }
 
 /// `(tanh x − x)/x³` in `x²`, for `|x| < 0.625`.
@@ -140,25 +155,35 @@ fn gelu<L: Lanes>(x: f32) -> f32 {
     x * if size < 1.0 { small } else { large }
 }
 
-/// `erf(x)/x − 1` in `x²`, for `|x| < 0.75`.
+/// `erf(x)/x − 1` in `x²`, for `|x| < 0.93`.
 const ERF: [f32; 7] = [
     0.12837916612625122,
-    -0.37612637877464294,
-    0.1128377839922905,
-    -0.02686474286019802,
-    0.0052166897803545,
-    -0.0008355365716852248,
-    9.461258741794154e-05,
+    -0.37612631916999817,
+    0.11283687502145767,
+    -0.026858940720558167,
+    0.005199906416237354,
+    -0.0008130011265166104,
+    8.316768798977137e-05,
+];
+/// `ln(erfc(x))/x` for `0.92 < x < 4.1`.
+const ERF_EXPONENT: [f32; 7] = [
+    -1.1286485195159912,
+    -0.6351513266563416,
+    -0.10623691231012344,
+    0.023762093856930733,
+    -0.003642474068328738,
+    0.00032280769664794207,
+    -1.1231704775127582e-05,
 ];
 
 #[inline(always)]
 fn erf<L: Lanes>(x: f32) -> f32 {
-    let size = x.abs();
+    // Beyond the limit the result is one.
+    let size = limited(x.abs(), 0.0, 4.1);
     let small = multiply_add::<L>(polynomial::<L, 7>(x * x, ERF), x, x);
-    let (head, rest) = square(limited(size, 0.0, 10.0));
-    let tail = normal_tail::<L>(size * std::f32::consts::SQRT_2, head, rest);
-    let large = (1.0 - 2.0 * tail).copysign(x);
-    if size < 0.75 { small } else { large }
+    let exponent = polynomial::<L, 7>(size, ERF_EXPONENT) * size;
+    let large = (1.0 - bounded_exp::<L>(exponent)).copysign(x);
+    if size < 0.925 { small } else { large }
 }
 
 #[inline(always)]
@@ -182,12 +207,40 @@ where
         Elementary::Silu => y.iter_mut().for_each(|y| *y /= 1.0 + exp::<L>(-*y)),
         Elementary::Tanh => y.iter_mut().for_each(|y| *y = tanh::<L>(*y)),
         Elementary::Erf => y.iter_mut().for_each(|y| *y = erf::<L>(*y)),
+        Elementary::SigmoidGate => y.iter_mut().for_each(|y| *y *= sigmoid::<L>(*y)),
+        Elementary::HardSwish => y.iter_mut().for_each(|y| *y *= limited(*y * (1.0 / 6.0) + 0.5, 0.0, 1.0)),
         Elementary::Gelu => y.iter_mut().for_each(|y| *y = gelu::<L>(*y)),
         Elementary::GeluTanh => y.iter_mut().for_each(|y| *y = gelu_tanh::<L>(*y)),
     }
 }
 
 simd_dispatch!(apply_at<R: Real>(function: Elementary, y: &mut [R]), apply);
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn apply_erf_gate<L: Lanes>(gate: ErfGate, numbers: [L::Scalar; 3], y: &mut [L::Scalar])
+where
+    L::Scalar: Real,
+{
+    let [a, b, c] = numbers.map(|number| number.to_f64() as f32);
+    let Some(y) = L::Scalar::single(y) else { return };
+    let sum = |x: f32| erf::<L>(x) + b;
+    match (gate.divides, gate.number_first) {
+        (true, true) => y.iter_mut().for_each(|y| *y = *y * c * sum(*y / a)),
+        (true, false) => y.iter_mut().for_each(|y| *y = *y * sum(*y / a) * c),
+        (false, true) => y.iter_mut().for_each(|y| *y = *y * c * sum(*y * a)),
+        (false, false) => y.iter_mut().for_each(|y| *y = *y * sum(*y * a) * c),
+    }
+}
+
+simd_dispatch!(erf_gate_at<R: Real>(gate: ErfGate, numbers: [R; 3], y: &mut [R]), apply_erf_gate);
+
+/// `y ← y·(erf(y/a) + b)·c` for single-precision numbers.
+pub(crate) fn erf_gate<R: Real>(gate: ErfGate, numbers: [R; 3], y: &mut [R]) {
+    // SAFETY: the level is one of this machine.
+    unsafe { erf_gate_at(SimdLevel::current(), gate, numbers, y) }
+}
 
 /// The functions that are vectorised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -199,6 +252,9 @@ pub(crate) enum Elementary {
     Erf,
     Gelu,
     GeluTanh,
+    HardSwish,
+    /// The argument times its sigmoid, rounded in between.
+    SigmoidGate,
 }
 
 impl Elementary {
@@ -212,15 +268,21 @@ impl Elementary {
             Unary::Erf => Elementary::Erf,
             Unary::Gelu => Elementary::Gelu,
             Unary::GeluTanh => Elementary::GeluTanh,
+            Unary::HardSwish => Elementary::HardSwish,
             _ => return None,
         };
-        R::single(&mut []).map(|_| function)
+        function.applies::<R>().then_some(function)
+    }
+
+    /// Whether it is of numbers of type `R`.
+    pub(crate) fn applies<R: Real>(self) -> bool {
+        R::single(&mut []).is_some()
     }
 
     /// `y ← f(y)` for single-precision numbers.
     pub(crate) fn apply<R: Real>(self, y: &mut [R]) {
         // SAFETY: the level is one of this machine.
-        unsafe { apply_at(SimdLevel::best(), self, y) }
+        unsafe { apply_at(SimdLevel::current(), self, y) }
     }
 }
 
@@ -233,7 +295,8 @@ mod tests {
         match function {
             Elementary::Exp => x.exp(),
             Elementary::Sigmoid => 1.0 / (1.0 + (-x).exp()),
-            Elementary::Silu => x / (1.0 + (-x).exp()),
+            Elementary::Silu | Elementary::SigmoidGate => x / (1.0 + (-x).exp()),
+            Elementary::HardSwish => x * (x / 6.0 + 0.5).clamp(0.0, 1.0),
             Elementary::Tanh => x.tanh(),
             Elementary::Erf => double::erf(x),
             Elementary::Gelu => 0.5 * x * double::erfc(-x * std::f64::consts::FRAC_1_SQRT_2),
@@ -249,7 +312,7 @@ mod tests {
         power * f32::EPSILON as f64
     }
 
-    const ALL: [Elementary; 7] = [
+    const ALL: [Elementary; 8] = [
         Elementary::Exp,
         Elementary::Sigmoid,
         Elementary::Silu,
@@ -257,6 +320,7 @@ mod tests {
         Elementary::Erf,
         Elementary::Gelu,
         Elementary::GeluTanh,
+        Elementary::SigmoidGate,
     ];
 
     /// Against the definitions in double precision, at numbers of every size.
@@ -282,6 +346,8 @@ mod tests {
                 let bound = match function {
                     Elementary::Gelu => 6.0,
                     Elementary::GeluTanh => 250.0,
+                    // Rounded once more.
+                    Elementary::SigmoidGate => 3.0,
                     _ => 2.5,
                 };
                 assert!(worst.0 <= bound, "{level:?} {function:?}: {worst:?}");

@@ -1,11 +1,14 @@
 //! Elementwise functions of two values, and casts.
+#![allow(unsafe_code)]
 
 use super::chunks::for_each_chunk;
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Error, Result};
 
 use super::broadcast::{GRAIN, choose, combine};
-use super::fused::Block;
+use super::fused_block::Block;
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
@@ -31,6 +34,24 @@ impl<A: Element, B: Element, O: Element> Pairing<A, B, O> for Broadcasting<'_, A
     }
 }
 
+/// A block that is overwritten, and another operand, which comes first if `SWAPPED`.
+struct Changed<'a, T, const SWAPPED: bool> {
+    y: &'a mut [T],
+    x: Block<'a, T>,
+}
+
+impl<T: Element, const SWAPPED: bool> Pairing<T, T, T> for Changed<'_, T, SWAPPED> {
+    #[inline(always)]
+    fn combine(self, f: impl Fn(T, T) -> T + Sync) -> Result<()> {
+        let f = |y: T, x: T| if SWAPPED { f(x, y) } else { f(y, x) };
+        match self.x {
+            Block::Many(x) => self.y.iter_mut().zip(x).for_each(|(y, &x)| *y = f(*y, x)),
+            Block::One(x) => self.y.iter_mut().for_each(|y| *y = f(*y, x)),
+        }
+        Ok(())
+    }
+}
+
 struct Blockwise<'a, A, B, O> {
     a: Block<'a, A>,
     b: Block<'a, B>,
@@ -38,7 +59,7 @@ struct Blockwise<'a, A, B, O> {
 }
 
 impl<A: Element, B: Element, O: Element> Pairing<A, B, O> for Blockwise<'_, A, B, O> {
-    #[inline]
+    #[inline(always)]
     fn combine(self, f: impl Fn(A, B) -> O + Sync) -> Result<()> {
         match (self.a, self.b) {
             (Block::Many(a), Block::Many(b)) => {
@@ -69,8 +90,57 @@ pub(crate) fn real_block<R: Real>(
     b: Block<'_, R>,
     out: &mut [R],
 ) -> Result<()> {
+    if is_arithmetic(binary) {
+        // SAFETY: the level is one of this machine.
+        unsafe { arithmetic_at(SimdLevel::current(), binary, a, b, out) };
+        return Ok(());
+    }
     real(binary, Blockwise { a, b, out })
 }
+
+/// Whether a function of real numbers is compiled for each SIMD level.
+pub(crate) fn is_arithmetic(binary: Binary) -> bool {
+    matches!(binary, Binary::Add | Binary::Sub | Binary::Mul | Binary::Div | Binary::Max | Binary::Min)
+}
+
+/// `y ← f(y, x)` on a block, or `y ← f(x, y)` if `swapped`, for a function that [`is_arithmetic`].
+pub(crate) fn change_block<R: Real>(binary: Binary, y: &mut [R], x: Block<'_, R>, swapped: bool) {
+    // SAFETY: the level is one of this machine.
+    unsafe { change_at(SimdLevel::current(), binary, y, x, swapped) }
+}
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn change<L: Lanes>(binary: Binary, y: &mut [L::Scalar], x: Block<'_, L::Scalar>, swapped: bool)
+where
+    L::Scalar: Real,
+{
+    // Of these functions none fails.
+    let _ = match swapped {
+        false => real(binary, Changed::<_, false> { y, x }),
+        true => real(binary, Changed::<_, true> { y, x }),
+    };
+}
+
+simd_dispatch!(change_at<R: Real>(binary: Binary, y: &mut [R], x: Block<'_, R>, swapped: bool), change);
+
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn arithmetic<L: Lanes>(
+    binary: Binary,
+    a: Block<'_, L::Scalar>,
+    b: Block<'_, L::Scalar>,
+    out: &mut [L::Scalar],
+) where
+    L::Scalar: Real,
+{
+    // Of these functions none fails.
+    let _ = real(binary, Blockwise { a, b, out });
+}
+
+simd_dispatch!(arithmetic_at<R: Real>(binary: Binary, a: Block<'_, R>, b: Block<'_, R>, out: &mut [R]), arithmetic);
 
 /// `out ← a ? b`, a comparison, on a block.
 pub(crate) fn compare_block<R: Real>(
@@ -133,6 +203,7 @@ fn power<R: Real>(a: R, b: R) -> R {
     if b == R::ONE + R::ONE { a * a } else { a.powf(b) }
 }
 
+#[inline(always)]
 fn real<R: Real>(binary: Binary, pair: impl Pairing<R, R, R>) -> Result<()> {
     match binary {
         Binary::Add => pair.combine(|a, b| a + b),

@@ -7,8 +7,9 @@ use std::ops::Range;
 
 use super::gemm_rhs::{RhsPanels, pack_rhs};
 use super::simd_level::SimdLevel;
+use super::transpose::{Source, transpose};
 use crate::cpu::real::Real;
-use crate::cpu::thread_pool::parallel_for_chunks;
+use crate::cpu::thread_pool::{parallel_for_chunks, with_scratch};
 use crate::cpu::unwinding::filled;
 
 /// The depth multiplied before the next panel, so that a left panel stays in the first cache.
@@ -124,6 +125,13 @@ impl<'a, R> Region<'a, R> {
         self.at
     }
 
+    /// Its rows as one slice, if nothing lies between them.
+    pub(crate) fn contiguous(&mut self) -> Option<&mut [R]> {
+        // SAFETY: rows that begin as far apart as they are long are all within the region, which is borrowed exclusively.
+        let slice = || unsafe { std::slice::from_raw_parts_mut(self.at, self.rows * self.columns) };
+        (self.rows > 0 && self.columns == self.stride).then(slice)
+    }
+
     pub(crate) fn row(&mut self, row: usize) -> &mut [R] {
         assert!(row < self.rows, "row of a region");
         // SAFETY: the row lies within the region, which is borrowed exclusively.
@@ -152,21 +160,29 @@ impl<R: Real> LhsPanels<R> {
         LhsPanels { level, rows, depth, data }
     }
 
-    /// The same, the panels packed by several threads.
+    /// The same in scratch memory, the panels packed by several threads.
     pub(crate) fn pack_parallel(level: SimdLevel, matrix: Matrix<'_, R>) -> Self {
         matrix.check("left matrix");
         let (rows, depth, height) = (matrix.rows, matrix.columns, level.rows::<R>());
-        let mut data = filled(R::ZERO, Self::length(level, rows, depth));
-        let panels = rows.div_ceil(height);
-        parallel_for_chunks(
-            &mut data[..panels * height * depth],
-            (height * depth).max(1),
-            |panel, target| {
-                let first = panel * height;
-                interleave(matrix.rows(first, height.min(rows - first)), height, target);
-            },
-        );
+        let length = Self::length(level, rows, depth);
+        let mut data =
+            with_scratch(|free| free.map_or_else(|| filled(R::ZERO, length), |free| free.take(length)));
+        let (panels, rest) = data.split_at_mut(rows.div_ceil(height) * height * depth);
+        rest.fill(R::ZERO);
+        parallel_for_chunks(panels, (height * depth).max(1), |panel, target| {
+            let first = panel * height;
+            let count = height.min(rows - first);
+            if count < height {
+                target.fill(R::ZERO);
+            }
+            interleave(matrix.rows(first, count), height, target);
+        });
         LhsPanels { level, rows, depth, data }
+    }
+
+    /// Gives the memory back that [`LhsPanels::pack_parallel`] took.
+    pub(crate) fn give_back(self) {
+        with_scratch(|free| free.map(|free| free.give_back(self.data)));
     }
 
     /// Elements of the panels of a matrix. After the last panel there is a row of zeros, which may be read.
@@ -185,6 +201,16 @@ impl<R: Real> LhsPanels<R> {
     pub(crate) fn into_magnitudes(mut self) -> Self {
         self.data.iter_mut().for_each(|w| *w = w.abs());
         self
+    }
+
+    pub(super) fn level(&self) -> SimdLevel {
+        self.level
+    }
+
+    /// The elements of a panel from a depth on, and those after them.
+    pub(super) fn panel(&self, panel: usize, depth: usize) -> &[R] {
+        let height = self.level.rows::<R>();
+        &self.data[panel * height * self.depth + depth * height..]
     }
 
     /// Number of panels.
@@ -223,9 +249,14 @@ impl<R: Real> LhsPanels<R> {
         let (rows, height) = (self.rows_of(&panels), self.level.rows::<R>());
         assert!(first + right.depth <= self.depth, "depth of the product");
         right.check(rows.len(), start, result);
+        let (right, narrow) = right.split_narrow(self.level);
         for depths in spans(right.depth, 1) {
             let start = if depths.start > 0 { InitialSums::Held } else { start };
             let limits = limits.filter(|_| depths.end == right.depth);
+            if let Some(narrow) = narrow {
+                let left = (self, panels.clone(), first);
+                narrow.columns(left, depths.clone(), (start, limits), result);
+            }
             for panel in panels.clone() {
                 let at = panel * height * self.depth + (first + depths.start) * height;
                 let left = &self.data[at..at + depths.len() * height];
@@ -284,17 +315,17 @@ pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &m
         }
         return;
     }
+    if lines.column_stride == 1 {
+        let Matrix { data, rows, columns, row_stride: stride, .. } = lines;
+        return transpose(Source { data, rows, columns, stride }, target, width);
+    }
     for first in (0..lines.columns).step_by(LINE_BLOCK) {
         let count = LINE_BLOCK.min(lines.columns - first);
         let target = &mut target[first * width..(first + count) * width];
         for line_index in 0..lines.rows {
             let line = &lines.data[line_index * lines.row_stride + first * lines.column_stride..];
             let slots = target[line_index..].iter_mut().step_by(width);
-            if lines.column_stride == 1 {
-                slots.zip(&line[..count]).for_each(|(slot, &v)| *slot = v);
-            } else {
-                slots.zip(line.iter().step_by(lines.column_stride)).for_each(|(slot, &v)| *slot = v);
-            }
+            slots.zip(line.iter().step_by(lines.column_stride)).for_each(|(slot, &v)| *slot = v);
         }
     }
 }
@@ -312,7 +343,7 @@ pub(crate) fn multiply<R: Real>(
         "matrix sizes"
     );
     right.check("right matrix");
-    let level = SimdLevel::best();
+    let level = SimdLevel::current();
     let mut panels = Vec::new();
     let left = LhsPanels::pack(level, left);
     let beginning = if accumulate { InitialSums::Held } else { InitialSums::Zero };

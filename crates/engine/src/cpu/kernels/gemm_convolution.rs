@@ -335,6 +335,9 @@ impl GemmConvolution {
             let panel = first..(first + width).min(positions.end);
             (width, Patches::new(&self.sliding, &self.layout, panel))
         };
+        if plain && level.narrow_columns::<R>(positions.len()) > 0 {
+            return Vec::new();
+        }
         let all = level.rhs_panels::<R>(positions.len());
         all.filter(|(first, width)| !plain || first + width > positions.len()).map(patches).collect()
     }
@@ -358,6 +361,9 @@ impl<R: Real> Part<'_, R> {
     /// Applies the epilogue to the channels `rows`, at the positions from `first` on, unless the microkernel has clamped them.
     fn apply_epilogue(&self, y: &mut Region<'_, R>, rows: Range<usize>, first: usize) {
         let Some(Epilogue::Map(epilogue)) = self.epilogue else { return };
+        if let Some(all) = y.contiguous() {
+            return epilogue(self.first + rows.start * self.y.stride() + first, all);
+        }
         for (local, row) in rows.enumerate() {
             epilogue(self.first + row * self.y.stride() + first, y.row(local));
         }
@@ -431,7 +437,7 @@ pub(crate) mod tests {
                 let x = random.reals::<f64>(xs.iter().product());
                 let w = random.reals::<f64>(ws.iter().product());
                 let mut y = vec![f64::NAN; ys.iter().product()];
-                let packed = PackedKernel::new(SimdLevel::best(), groups, &w, &ws);
+                let packed = PackedKernel::new(SimdLevel::current(), groups, &w, &ws);
                 let convolution = GemmConvolution::new(&window, groups, &xs, &ws, &ys);
                 let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
                 convolution.run(algorithm, &x, &packed, None, None, &mut y);
@@ -468,13 +474,13 @@ pub(crate) mod tests {
             }
             let convolution = GemmConvolution::new(&window, 1, &xs, &ws, &ys);
             let mut y = vec![f64::NAN; expected.len()];
-            let packed = PackedKernel::new(SimdLevel::best(), 1, &w, &ws);
+            let packed = PackedKernel::new(SimdLevel::current(), 1, &w, &ws);
             let algorithm = GemmAlgorithm::new(&window, 1, &ws, &xs, &ys);
             convolution.run(algorithm, &x, &packed, Some(&bias), None, &mut y);
             assert_close(&y, &expected, 1e-12);
             let narrow = |v: &[f64]| v.iter().map(|&v| v as f32).collect::<Vec<_>>();
             let mut y = vec![f32::NAN; expected.len()];
-            let packed = PackedKernel::new(SimdLevel::best(), 1, &narrow(&w), &ws);
+            let packed = PackedKernel::new(SimdLevel::current(), 1, &narrow(&w), &ws);
             convolution.run(algorithm, &narrow(&x), &packed, Some(&narrow(&bias)), None, &mut y);
             assert_close(&y, &expected, 1e-5);
         }

@@ -7,6 +7,8 @@ use rayon::prelude::*;
 
 use super::gemm::{COLUMNS, DEPTH, InitialSums, LhsPanels, Matrix, Region, interleave};
 use super::microkernel::{Depth, Start, Tile, run_tile};
+use super::narrow_tile::NarrowColumns;
+use super::scratch::{AlignedVec, CACHE_LINE};
 use super::simd_lanes::{MAX_ROWS, WIDEST};
 use super::simd_level::{SimdLevel, VECTORS};
 use crate::cpu::real::Real;
@@ -23,6 +25,8 @@ pub(crate) struct RhsPanels<'a, R> {
     pub(super) depth: usize,
     columns: usize,
     source: Source<'a, R>,
+    /// What is read next, to be prefetched during the product.
+    ahead: &'a [R],
 }
 
 /// Where the elements of a right operand are.
@@ -30,7 +34,7 @@ pub(crate) struct RhsPanels<'a, R> {
 enum Source<'a, R> {
     /// In its panels.
     Panels,
-    /// In rows with this stride. Only the last panel is packed, if its columns do not fill it.
+    /// In rows with this stride. Only the last panel is packed, if its columns do not fill it and are not narrow.
     Rows(&'a [R], usize),
     /// In rows that begin at these offsets, of which the largest is given. [`BEYOND`] elements can be read after them.
     Offsets(&'a [R], &'a [usize], usize),
@@ -39,19 +43,24 @@ enum Source<'a, R> {
 impl<'a, R: Real> RhsPanels<'a, R> {
     /// An operand of which all panels are packed.
     pub(crate) fn packed(data: &'a [R], depth: usize, columns: usize) -> Self {
-        RhsPanels { data, depth, columns, source: Source::Panels }
+        RhsPanels { data, depth, columns, source: Source::Panels, ahead: &[] }
     }
 
     /// An operand with rows `stride` apart, of which `last` is the last panel if its columns do not fill it.
     pub(crate) fn plain(rows: &'a [R], stride: usize, last: &'a [R], depth: usize, columns: usize) -> Self {
-        RhsPanels { data: last, depth, columns, source: Source::Rows(rows, stride) }
+        RhsPanels { data: last, depth, columns, source: Source::Rows(rows, stride), ahead: &[] }
     }
 
     /// An operand whose rows begin at these offsets of `data`, which has [`BEYOND`] elements after the last column.
     pub(crate) fn offsets(data: &'a [R], offsets: &'a [usize], columns: usize) -> Self {
         let furthest = offsets.iter().copied().max().unwrap_or(0);
         let source = Source::Offsets(data, offsets, furthest);
-        RhsPanels { data: &[], depth: offsets.len(), columns, source }
+        RhsPanels { data: &[], depth: offsets.len(), columns, source, ahead: &[] }
+    }
+
+    /// The same, to prefetch these elements during the next product with a left panel.
+    pub(crate) fn prefetching(self, ahead: &'a [R]) -> Self {
+        RhsPanels { ahead, ..self }
     }
 
     /// Some of its panels: the columns from the first of one to the first of another, or to the last.
@@ -63,7 +72,28 @@ impl<'a, R: Real> RhsPanels<'a, R> {
                 (self.data, Source::Offsets(&data[columns.start..], offsets, furthest))
             }
         };
-        RhsPanels { data, depth: self.depth, columns: columns.len(), source }
+        RhsPanels { data, depth: self.depth, columns: columns.len(), source, ahead: &[] }
+    }
+
+    /// The columns that fill vectors, and the last few, which are computed one by one.
+    pub(super) fn split_narrow(self, level: SimdLevel) -> (Self, Option<NarrowColumns<'a, R>>) {
+        let columns = level.narrow_columns::<R>(self.columns);
+        if columns == 0 || matches!(self.source, Source::Offsets(..)) {
+            return (self, None);
+        }
+        let first = self.columns - columns;
+        (RhsPanels { columns: first, ..self }, Some(NarrowColumns { right: self, first, end: self.columns }))
+    }
+
+    /// The elements from the first of some narrow columns on, at these depths, and the distance from one depth to the next.
+    pub(super) fn narrow(&self, level: SimdLevel, first: usize, depths: &Range<usize>) -> (&'a [R], usize) {
+        match self.source {
+            Source::Rows(rows, stride) => (&rows[depths.start * stride + first..], stride),
+            _ => {
+                let width = level.half::<R>();
+                (self.panel(first, width, depths, None).0, width)
+            }
+        }
     }
 
     /// What a tile reads of the panel of this width at column `first`, and how the depth is walked. `across` is the distance
@@ -128,6 +158,8 @@ impl<'a, R: Real> RhsPanels<'a, R> {
         let mut scratch = [R::ZERO; LARGEST_TILE];
         for (first, width) in level.rhs_panels::<R>(self.columns) {
             let columns = (self.columns - first).min(width);
+            let share = |columns: usize| columns * self.ahead.len() / self.columns;
+            prefetch(&self.ahead[share(first)..share(first + columns)]);
             let (right, steps) = self.panel(first, width, &depths, across);
             let whole = columns == width && even == rows.len();
             if !whole && matches!(start, InitialSums::Held) {
@@ -202,10 +234,26 @@ impl SimdLevel {
     }
 }
 
+/// Prefetches elements into the second cache.
+fn prefetch<R: Real>(elements: &[R]) {
+    #[cfg(target_arch = "x86_64")]
+    for line in elements.chunks(CACHE_LINE / size_of::<R>()) {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        // SAFETY: every machine has the instruction, and it reads nothing the program could see.
+        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+    }
+    let _ = elements;
+}
+
 /// Packs a right operand.
 pub(super) fn pack_rhs<R: Real>(level: SimdLevel, matrix: Matrix<'_, R>, panels: &mut Vec<R>) {
+    panels.resize(matrix.rows * level.padded::<R>(matrix.columns), R::ZERO);
+    pack_rhs_into(level, matrix, panels);
+}
+
+/// Packs a right operand into memory of the right size.
+fn pack_rhs_into<R: Real>(level: SimdLevel, matrix: Matrix<'_, R>, panels: &mut [R]) {
     let (depth, columns) = (matrix.rows, matrix.columns);
-    panels.resize(depth * level.padded::<R>(columns), R::ZERO);
     if matrix.column_stride == 1 {
         for k in 0..depth {
             let row = &matrix.data[k * matrix.row_stride..][..columns];
@@ -213,7 +261,7 @@ pub(super) fn pack_rhs<R: Real>(level: SimdLevel, matrix: Matrix<'_, R>, panels:
         }
         return;
     }
-    let mut rest = &mut panels[..];
+    let mut rest = panels;
     for (first, width) in level.rhs_panels::<R>(columns) {
         let panel;
         (panel, rest) = rest.split_at_mut(depth * width);
@@ -238,7 +286,7 @@ pub(crate) struct PackedRhs<R> {
 struct RhsBlock<R> {
     columns: Range<usize>,
     depths: Range<usize>,
-    panels: Vec<R>,
+    panels: AlignedVec<R>,
 }
 
 impl<R: Real> PackedRhs<R> {
@@ -251,8 +299,9 @@ impl<R: Real> PackedRhs<R> {
             let columns = first..(first + COLUMNS).min(matrix.columns);
             let depths = span * matrix.rows / spans..(span + 1) * matrix.rows / spans;
             let block = matrix.columns(first, columns.len()).rows(depths.start, depths.len());
-            let mut panels = Vec::new();
-            pack_rhs(SimdLevel::best(), block, &mut panels);
+            let level = SimdLevel::current();
+            let mut panels = AlignedVec::new(depths.len() * level.padded::<R>(columns.len()));
+            pack_rhs_into(level, block, &mut panels);
             RhsBlock { columns, depths, panels }
         };
         let blocks = blocks.into_par_iter().map(pack).collect();
@@ -279,27 +328,42 @@ impl<R: Real> PackedRhs<R> {
     }
 
     /// `result ← left·right` for some panels of the left operand and one block of columns, or `result ← result + left·right` if
-    /// asked to accumulate.
+    /// asked to accumulate. If the next block is used next, it is prefetched.
     pub(crate) fn multiply_block(
         &self,
         block: usize,
         (left, panels): (&LhsPanels<R>, Range<usize>),
         result: &mut Region<'_, R>,
         accumulate: bool,
+        next_follows: bool,
     ) {
         let spans = self.blocks.len() / self.column_blocks().max(1);
-        for block in &self.blocks[block * spans..(block + 1) * spans] {
+        let rows = left.rows_of(&panels);
+        for index in block * spans..(block + 1) * spans {
+            let block = &self.blocks[index];
             let held = accumulate || block.depths.start > 0;
             let start = if held { InitialSums::Held } else { InitialSums::Zero };
             let right = RhsPanels::packed(&block.panels, block.depths.len(), block.columns.len());
-            left.multiply(panels.clone(), block.depths.start, right, start, result);
+            // The next block is on its way from memory while this one is used.
+            let next: &[R] = match self.blocks.get(index + 1) {
+                Some(next) if next_follows => &next.panels,
+                _ => &[],
+            };
+            for (at, panel) in panels.clone().enumerate() {
+                let ahead = at * next.len() / panels.len()..(at + 1) * next.len() / panels.len();
+                let own = left.rows_of(&(panel..panel + 1));
+                let own = own.start - rows.start..own.end - rows.start;
+                let mut result = result.part_mut(own, 0..block.columns.len());
+                let right = right.prefetching(&next[ahead]);
+                left.multiply(panel..panel + 1, block.depths.start, right, start, &mut result);
+            }
         }
     }
 
     /// `result ← left·right`, or `result ← result + left·right` if asked to accumulate; the same bits as
     /// [`multiply`](super::gemm::multiply).
     pub(crate) fn multiply(&self, left: Matrix<'_, R>, result: &mut Region<'_, R>, accumulate: bool) {
-        self.multiply_packed(&LhsPanels::pack(SimdLevel::best(), left), result, accumulate);
+        self.multiply_packed(&LhsPanels::pack(SimdLevel::current(), left), result, accumulate);
     }
 
     /// The same for a left operand that is packed.
@@ -311,7 +375,7 @@ impl<R: Real> PackedRhs<R> {
         );
         for block in 0..self.column_blocks() {
             let mut part = result.part_mut(0..left.rows, self.columns_of(block));
-            self.multiply_block(block, (left, 0..left.panels()), &mut part, accumulate);
+            self.multiply_block(block, (left, 0..left.panels()), &mut part, accumulate, false);
         }
     }
 }

@@ -5,6 +5,7 @@ use monosplit_graph::{Error, Result};
 
 use super::broadcast::GRAIN;
 use super::chunks::for_each_chunk;
+use super::transpose::{Source, transpose};
 use crate::cpu::real::Element;
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 
@@ -26,14 +27,31 @@ pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize],
     }
     let (row, step) = axes.pop().unwrap_or((1, 1));
     let rows_per_task = (GRAIN / row.max(1)).max(1);
+    let start_of = |mut index: usize| {
+        let mut start = 0;
+        for &(length, pitch) in axes.iter().rev() {
+            start += index % length * pitch;
+            index /= length;
+        }
+        start
+    };
+    if let Some(&(length, 1)) = axes.last() {
+        // Rows are columns of matrices whose rows have `length` neighbours.
+        return for_each_chunk(out, row * rows_per_task, &|task, mut part| {
+            let mut index = task * rows_per_task;
+            while !part.is_empty() {
+                let columns = (length - index % length).min(part.len() / row);
+                let target;
+                (target, part) = part.split_at_mut(columns * row);
+                let data = &x[start_of(index)..];
+                transpose(Source { data, rows: row, columns, stride: step }, target, row);
+                index += columns;
+            }
+        });
+    }
     for_each_chunk(out, row * rows_per_task, &|task, part| {
         for (i, target) in part.chunks_mut(row).enumerate() {
-            let mut rest = task * rows_per_task + i;
-            let mut start = 0;
-            for &(length, pitch) in axes.iter().rev() {
-                start += rest % length * pitch;
-                rest /= length;
-            }
+            let start = start_of(task * rows_per_task + i);
             match step {
                 1 => target.copy_from_slice(&x[start..start + target.len()]),
                 _ => {

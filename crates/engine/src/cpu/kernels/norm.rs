@@ -111,7 +111,7 @@ pub(crate) fn layer_norm<R: Real>(epsilon: f64, x: &[R], scale: &[R], bias: Opti
     for_each_chunk(out, per_task, &|task, out| {
         let x = &x[task * per_task..][..out.len()];
         // SAFETY: the level is one of this machine.
-        unsafe { normalise_rows_at(SimdLevel::best(), epsilon, x, scale, bias, out) }
+        unsafe { normalise_rows_at(SimdLevel::current(), epsilon, x, scale, bias, out) }
     });
 }
 

@@ -55,7 +55,7 @@ impl<R: Real> Weights<'_, R> {
     fn transformed(&self, size: TileSize) -> Arc<TransformedKernel<R>> {
         let (w, shape) = (self.elements, self.shape);
         let taps = |o: usize, i: usize| std::array::from_fn(|tap| w[(o * shape[1] + i) * 9 + tap].to_f64());
-        let new = || Arc::new(TransformedKernel::new(SimdLevel::best(), size, (shape[0], shape[1]), taps));
+        let new = || Arc::new(TransformedKernel::new(SimdLevel::current(), size, (shape[0], shape[1]), taps));
         match self.cached {
             Some((cache, node)) => cache.0.borrow_mut().entry((node, size)).or_insert_with(new).clone(),
             None => new(),
@@ -82,7 +82,7 @@ impl<R: Real> PackedConvolution<R> {
                 PackedWeights::Winograd { kernel: w.transformed(size), rotated: false }
             }
             ConvolutionPlan::Gemm(_) => {
-                PackedWeights::Gemm(PackedKernel::new(SimdLevel::best(), groups, w.elements, w.shape))
+                PackedWeights::Gemm(PackedKernel::new(SimdLevel::current(), groups, w.elements, w.shape))
             }
         };
         PackedConvolution { window: window.clone(), groups, kernel_shape: w.shape.to_vec(), plan, weights }

@@ -14,8 +14,12 @@ use crate::cpu::thread_pool::parallel_for;
 
 /// The fewest rows of one sample for which the weights are packed. Products with fewer are bound by reading the weights once.
 pub(crate) const MIN_ROWS: usize = 4;
+/// The most rows of the result one task computes, so that they stay in the second cache with the weights they are multiplied with.
+const MAX_ROWS: usize = 512;
+/// The least number of tasks for every thread, if the result has rows enough.
+const PIECES: usize = 4;
 /// Rows of the result one task computes, at the least.
-const ROWS: usize = 64;
+const ROWS: usize = 32;
 
 /// A matrix of weights, packed as the right operand of products.
 #[derive(Debug)]
@@ -45,12 +49,15 @@ impl<R: Real> PackedProduct<R> {
         if let (Some(bias), None) = (bias, row_bias) {
             expand(bias, (&mut *c, shape))?;
         }
-        let level = SimdLevel::best();
+        let level = SimdLevel::current();
         let a = LhsPanels::pack_parallel(level, Matrix::dense(a, rows, inner));
-        let (across, along) = (self.weights.column_blocks(), rows.div_ceil(ROWS).max(1));
+        let across = self.weights.column_blocks();
+        let wanted = (PIECES * rayon::current_num_threads()).div_ceil(across);
+        let along = rows.div_ceil(MAX_ROWS).max(wanted.min(rows.div_ceil(ROWS)));
         let result = Region::new(c, rows, columns, columns);
         parallel_for(across * along, |task| {
-            let (block, part) = (task % across, task / across);
+            // Tasks one after the other read the same weights, which are then in cache.
+            let (block, part) = (task / along, task % along);
             let panels = part * a.panels() / along..(part + 1) * a.panels() / along;
             let (rows, columns_of) = (a.rows_of(&panels), self.weights.columns_of(block));
             // SAFETY: tasks have disjoint rectangles.
@@ -58,13 +65,15 @@ impl<R: Real> PackedProduct<R> {
             if let Some((bias, _)) = row_bias {
                 (0..rows.len()).for_each(|row| result.row(row).copy_from_slice(&bias[columns_of.clone()]));
             }
-            self.weights.multiply_block(block, (&a, panels), &mut result, bias.is_some());
+            let last = part + 1 == along;
+            self.weights.multiply_block(block, (&a, panels), &mut result, bias.is_some(), last);
             if let Some(epilogue) = epilogue {
                 for row in 0..rows.len() {
                     epilogue.apply((rows.start + row) * columns + columns_of.start, result.row(row));
                 }
             }
         });
+        a.give_back();
         Ok(())
     }
 }

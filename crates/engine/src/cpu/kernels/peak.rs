@@ -38,7 +38,7 @@ simd_dispatch!(run_chains<R: Real>(factor: R, sink: *mut R), chains);
 
 /// Operations in a second, on as many threads as the pool it is called in has.
 pub(crate) fn peak<R: Real>() -> f64 {
-    let level = SimdLevel::best();
+    let level = SimdLevel::current();
     let width = level.width::<R>();
     let one = |_: usize| {
         let mut sink = vec![R::ZERO; width];

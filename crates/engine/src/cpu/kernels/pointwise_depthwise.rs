@@ -36,7 +36,11 @@ impl<R: Real> BiasAndEpilogue<'_, R> {
     /// Applies the epilogue to rows that lie `apart` in a value, the first from index `first` on, unless it was clamped before.
     fn apply_epilogue(&self, first: usize, apart: usize, y: &mut Region<'_, R>) {
         let Some(Epilogue::Map(epilogue)) = self.epilogue else { return };
-        (0..y.rows).for_each(|row| epilogue(first + row * apart, y.row(row)));
+        let whole = y.columns == apart;
+        match y.contiguous().filter(|_| whole) {
+            Some(all) => epilogue(first, all),
+            None => (0..y.rows).for_each(|row| epilogue(first + row * apart, y.row(row))),
+        }
     }
 }
 

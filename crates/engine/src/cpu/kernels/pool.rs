@@ -172,7 +172,7 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
     if let Some(three_by_three) = three_by_three(window, &sliding) {
         let outside = vec![R::NEG_INFINITY; length + 1];
         let largest = |(): &mut (), index: usize, y: &mut [R]| {
-            three_by_three.largest(SimdLevel::best(), (plane(x, inputs, index), &outside), y);
+            three_by_three.largest(SimdLevel::current(), (plane(x, inputs, index), &outside), y);
         };
         return each_plane(y, sliding.output_len(), || (), largest);
     }

@@ -96,6 +96,7 @@ fn strip<T>(x: &[T], start: usize, m: ReducedView) -> impl Iterator<Item = &T> {
 }
 
 /// Sum of a dense strip in double precision, in lanes.
+#[inline(always)]
 pub(super) fn sum<R: Real>(x: &[R]) -> f64 {
     const LANES: usize = 8;
     if x.len() < LANES {
@@ -113,6 +114,7 @@ pub(super) fn sum<R: Real>(x: &[R]) -> f64 {
 }
 
 /// Folds a dense strip in lanes, by a function that is associative and commutative.
+#[inline(always)]
 pub(super) fn fold_lanes<R: Real>(x: &[R], start: R, f: impl Fn(R, R) -> R) -> R {
     const LANES: usize = 32;
     let mut lanes = [start; LANES];

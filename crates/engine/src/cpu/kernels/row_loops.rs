@@ -28,7 +28,7 @@ simd_dispatch!(larger_at<R: Real>(y: &mut [R], x: &[R]), larger);
 /// `y ← max(y, x)`, NaN where either is.
 pub(crate) fn max_into<R: Real>(y: &mut [R], x: &[R]) {
     // SAFETY: the level is one of this machine.
-    unsafe { larger_at(SimdLevel::best(), y, x) }
+    unsafe { larger_at(SimdLevel::current(), y, x) }
 }
 
 /// # Safety
@@ -51,7 +51,7 @@ simd_dispatch!(winner_at<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name
 /// of all, in which case the name is still negative.
 pub(crate) fn argmax_into<R: Real>(best: &mut [R], names: &mut [R], x: &[R], name: R) {
     // SAFETY: the level is one of this machine.
-    unsafe { winner_at(SimdLevel::best(), best, names, x, name) }
+    unsafe { winner_at(SimdLevel::current(), best, names, x, name) }
 }
 
 /// # Safety
@@ -70,7 +70,7 @@ simd_dispatch!(rectified_at<R: Real>(y: &mut [R]), rectified);
 /// `y ← max(y, 0)`, NaN where it is.
 pub(crate) fn relu<R: Real>(y: &mut [R]) {
     // SAFETY: the level is one of this machine.
-    unsafe { rectified_at(SimdLevel::best(), y) }
+    unsafe { rectified_at(SimdLevel::current(), y) }
 }
 
 /// # Safety
@@ -91,25 +91,7 @@ simd_dispatch!(limited_at<R: Real>(y: &mut [R], least: R, most: R), limited);
 /// `y ← min(max(y, least), most)`, NaN where it is.
 pub(crate) fn clamp<R: Real>(y: &mut [R], least: R, most: R) {
     // SAFETY: the level is one of this machine.
-    unsafe { limited_at(SimdLevel::best(), y, least, most) }
-}
-
-/// # Safety
-/// The machine has the instructions of `L`.
-#[inline(always)]
-unsafe fn added<L: Lanes>(y: &mut [L::Scalar], x: &[L::Scalar])
-where
-    L::Scalar: Real,
-{
-    y.iter_mut().zip(x).for_each(|(y, &x)| *y += x);
-}
-
-simd_dispatch!(added_at<R: Real>(y: &mut [R], x: &[R]), added);
-
-/// `y ← y + x`.
-pub(crate) fn add<R: Real>(y: &mut [R], x: &[R]) {
-    // SAFETY: the level is one of this machine.
-    unsafe { added_at(SimdLevel::best(), y, x) }
+    unsafe { limited_at(SimdLevel::current(), y, least, most) }
 }
 
 /// # Safety
@@ -137,7 +119,7 @@ simd_dispatch!(
 /// Writes every `y` where the larger of two rows is, the first if they are equal, and zero where the other is.
 pub(crate) fn scatter_to_larger<R: Real>(candidates: (&[R], &[R]), y: &[R], shares: (&mut [R], &mut [R])) {
     // SAFETY: the level is one of this machine.
-    unsafe { scattered_at(SimdLevel::best(), candidates, y, shares) }
+    unsafe { scattered_at(SimdLevel::current(), candidates, y, shares) }
 }
 
 /// # Safety
@@ -171,7 +153,7 @@ pub(crate) fn deinterleave<R: Real>(row: &[R], step: usize, phases: &mut [R]) {
             let (even, odd) = phases.split_at_mut(pitch);
             assert!(even.len() >= row.len().div_ceil(2) && odd.len() >= row.len() / 2, "room for phases");
             // SAFETY: the assertion makes room; the level is one of this machine.
-            unsafe { deinterleave_pairs_at(SimdLevel::best(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
+            unsafe { deinterleave_pairs_at(SimdLevel::current(), row, even.as_mut_ptr(), odd.as_mut_ptr()) };
             if let [.., last] = row
                 && row.len() % 2 == 1
             {
@@ -228,7 +210,7 @@ simd_dispatch!(
 /// Deinterleaves rows.
 pub(crate) fn deinterleave_rows<R: Real>(pairs: RowPairs, plane: &[R], even: &mut [R], odd: &mut [R]) {
     // SAFETY: the level is one of this machine; slices are cut with checks.
-    unsafe { deinterleave_row_pairs_at(SimdLevel::best(), pairs, plane, even, odd) }
+    unsafe { deinterleave_row_pairs_at(SimdLevel::current(), pairs, plane, even, odd) }
 }
 
 /// The sum of a row in double precision, in an order that depends on its length alone.

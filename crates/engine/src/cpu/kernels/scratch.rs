@@ -9,7 +9,7 @@ use crate::cpu::thread_pool::with_scratch;
 use crate::cpu::unwinding::filled;
 
 /// Bytes of a cache line, at which every buffer begins.
-const LINE: usize = 64;
+pub(crate) const CACHE_LINE: usize = 64;
 /// The number of free buffers that are kept.
 const MAX_FREE: usize = 16;
 
@@ -56,6 +56,38 @@ impl ScratchBuffers {
     }
 }
 
+/// Memory of its own that begins at a cache line.
+#[derive(Debug)]
+pub(crate) struct AlignedVec<R> {
+    memory: Vec<R>,
+    offset: usize,
+    length: usize,
+}
+
+impl<R: Real> AlignedVec<R> {
+    /// So many zeros.
+    pub(crate) fn new(length: usize) -> Self {
+        let slack = CACHE_LINE / size_of::<R>();
+        let memory = vec![R::ZERO; length + slack];
+        let offset = memory.as_ptr().align_offset(CACHE_LINE).min(slack);
+        AlignedVec { memory, offset, length }
+    }
+}
+
+impl<R> Deref for AlignedVec<R> {
+    type Target = [R];
+
+    fn deref(&self) -> &[R] {
+        &self.memory[self.offset..self.offset + self.length]
+    }
+}
+
+impl<R> DerefMut for AlignedVec<R> {
+    fn deref_mut(&mut self) -> &mut [R] {
+        &mut self.memory[self.offset..self.offset + self.length]
+    }
+}
+
 /// A buffer that is given back when dropped. Its first contents are arbitrary.
 pub(crate) struct Scratch<R: Real> {
     buffer: Vec<R>,
@@ -66,14 +98,14 @@ pub(crate) struct Scratch<R: Real> {
 impl<R: Real> Scratch<R> {
     /// A buffer of `length` elements.
     pub(crate) fn new(length: usize) -> Self {
-        let slack = LINE / size_of::<R>();
+        let slack = CACHE_LINE / size_of::<R>();
         let wanted = length.saturating_add(slack);
         let mut buffer: Vec<R> = with_scratch(|buffers| buffers?.best_fit(wanted)).unwrap_or_default();
         if buffer.len() < wanted {
             drop(buffer);
             buffer = filled(R::ZERO, wanted);
         }
-        let offset = buffer.as_ptr().align_offset(LINE).min(slack);
+        let offset = buffer.as_ptr().align_offset(CACHE_LINE).min(slack);
         Scratch { buffer, offset, length }
     }
 }
@@ -116,8 +148,8 @@ mod tests {
                 let first = Scratch::<f32>::new(length);
                 let second = Scratch::<f32>::new(2 * length);
                 assert_eq!((first.len(), second.len()), (length, 2 * length));
-                assert_eq!(first.as_ptr().align_offset(LINE), 0);
-                assert_eq!(second.as_ptr().align_offset(LINE), 0);
+                assert_eq!(first.as_ptr().align_offset(CACHE_LINE), 0);
+                assert_eq!(second.as_ptr().align_offset(CACHE_LINE), 0);
             }
         };
         check();

@@ -1,11 +1,45 @@
-//! The SIMD instruction sets that kernels are compiled for, and which of them this machine has.
+//! The SIMD instruction sets that kernels are compiled for, which of them this machine has, and which one a thread uses.
 
+use std::cell::Cell;
 use std::sync::OnceLock;
+
+use monosplit_graph::{Error, Result};
 
 use super::simd_lanes::Lanes;
 
 /// Vectors side by side in a tile of a matrix product.
 pub(crate) const VECTORS: usize = 2;
+
+/// The instruction sets that the CPU engine has kernels for, on one machine or another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum InstructionSet {
+    /// What every processor of the kind has.
+    Portable,
+    /// NEON, on 64-bit ARM.
+    Neon,
+    /// AVX2 and fused multiply-add.
+    Avx2,
+    /// AVX-512.
+    Avx512,
+}
+
+impl InstructionSet {
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            InstructionSet::Portable => "portable",
+            InstructionSet::Neon => "NEON",
+            InstructionSet::Avx2 => "AVX2",
+            InstructionSet::Avx512 => "AVX-512",
+        }
+    }
+}
+
+thread_local! {
+    /// Set when a thread of an engine starts that is not to use the best.
+    static LEVEL: Cell<Option<SimdLevel>> = const { Cell::new(None) };
+}
 
 /// The instructions a kernel is compiled for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,23 +122,47 @@ impl SimdLevel {
         levels
     }
 
-    /// The best this machine has.
-    pub(crate) fn best() -> SimdLevel {
+    /// The one that the calling thread computes with: that of the engine it belongs to, or the best this machine has.
+    pub(crate) fn current() -> SimdLevel {
         static BEST: OnceLock<SimdLevel> = OnceLock::new();
-        *BEST.get_or_init(|| SimdLevel::all().pop().unwrap_or(SimdLevel::Portable))
+        let best = || *BEST.get_or_init(|| SimdLevel::all().pop().unwrap_or(SimdLevel::Portable));
+        LEVEL.get().unwrap_or_else(best)
+    }
+
+    /// Makes this the one that the calling thread computes with.
+    pub(crate) fn use_in_this_thread(self) {
+        LEVEL.set(Some(self));
+    }
+
+    /// The level of an instruction set, if this machine has it.
+    pub(crate) fn of(set: InstructionSet) -> Result<SimdLevel> {
+        let levels = SimdLevel::all();
+        let found = levels.iter().copied().find(|level| level.set() == set);
+        found.ok_or_else(|| {
+            let names: Vec<&str> = levels.iter().map(|level| level.name()).collect();
+            Error::argument(format!(
+                "this machine has no {} instructions; choose one of these: {}",
+                set.name(),
+                names.join(", ")
+            ))
+        })
+    }
+
+    fn set(self) -> InstructionSet {
+        match self {
+            SimdLevel::Portable => InstructionSet::Portable,
+            #[cfg(target_arch = "aarch64")]
+            SimdLevel::Neon => InstructionSet::Neon,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx2 => InstructionSet::Avx2,
+            #[cfg(target_arch = "x86_64")]
+            SimdLevel::Avx512 => InstructionSet::Avx512,
+        }
     }
 
     /// The name of the instruction set.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            SimdLevel::Portable => "portable",
-            #[cfg(target_arch = "aarch64")]
-            SimdLevel::Neon => "NEON",
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx2 => "AVX2",
-            #[cfg(target_arch = "x86_64")]
-            SimdLevel::Avx512 => "AVX-512",
-        }
+        self.set().name()
     }
 
     /// Numbers of type `R` in a vector.

@@ -1,12 +1,14 @@
 //! Softmax and its logarithm along an axis, the maximum subtracted first, sums in double precision.
+#![allow(unsafe_code)]
 
-use monosplit_graph::op::Unary;
 use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
 use super::chunks::for_each_chunk;
-use super::elementary::Elementary;
+use super::elementary::exp;
 use super::reduce::{fold_lanes, sum};
+use super::simd_lanes::Lanes;
+use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
 
 /// `out ← eˣ/Σeˣ` along `axis`, or the logarithm of it.
@@ -17,9 +19,8 @@ pub(crate) fn softmax<R: Real>(logarithm: bool, axis: usize, (x, shape): (&[R], 
         let rows_per_task = (GRAIN / length).max(1);
         return for_each_chunk(out, rows_per_task * length, &|task, out| {
             let x = &x[task * rows_per_task * length..];
-            for (out, x) in out.chunks_exact_mut(length).zip(x.chunks_exact(length)) {
-                softmax_row(logarithm, x, out);
-            }
+            // SAFETY: the level is one of this machine.
+            unsafe { softmax_rows_at(SimdLevel::current(), logarithm, length, x, out) }
         });
     }
     out.par_chunks_mut(block).zip(x.par_chunks(block)).for_each(|(out, x)| {
@@ -42,25 +43,44 @@ pub(crate) fn softmax<R: Real>(logarithm: bool, axis: usize, (x, shape): (&[R], 
     });
 }
 
-/// The same for one row of elements side by side.
-fn softmax_row<R: Real>(logarithm: bool, x: &[R], out: &mut [R]) {
-    let largest = fold_lanes(x, R::NEG_INFINITY, |a, b| if a > b || a.is_nan() { a } else { b });
-    out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - largest);
-    let exponentials = |out: &mut [R]| match Elementary::of::<R>(Unary::Exp) {
-        Some(exp) => exp.apply(out),
-        None => out.iter_mut().for_each(|o| *o = o.exp()),
-    };
-    if logarithm {
-        let mut powers = out.to_vec();
-        exponentials(&mut powers);
-        let shift = R::from_f64(sum(&powers).ln());
-        out.iter_mut().for_each(|o| *o = *o - shift);
-    } else {
-        exponentials(out);
-        let scale = R::from_f64(1.0 / sum(out));
-        out.iter_mut().for_each(|o| *o *= scale);
+/// The same for rows of `length` elements side by side.
+///
+/// # Safety
+/// The machine has the instructions of `L`.
+#[inline(always)]
+unsafe fn softmax_rows<L: Lanes>(logarithm: bool, length: usize, x: &[L::Scalar], out: &mut [L::Scalar])
+where
+    L::Scalar: Real,
+{
+    for (out, x) in out.chunks_exact_mut(length).zip(x.chunks_exact(length)) {
+        let least = L::Scalar::NEG_INFINITY;
+        let largest = fold_lanes(x, least, |a, b| if a > b || a.is_nan() { a } else { b });
+        out.iter_mut().zip(x).for_each(|(o, &x)| *o = x - largest);
+        if logarithm {
+            let mut powers = out.to_vec();
+            exponentials::<L>(&mut powers);
+            let shift = L::Scalar::from_f64(sum(&powers).ln());
+            out.iter_mut().for_each(|o| *o = *o - shift);
+        } else {
+            exponentials::<L>(out);
+            let scale = L::Scalar::from_f64(1.0 / sum(out));
+            out.iter_mut().for_each(|o| *o *= scale);
+        }
     }
 }
+
+#[inline(always)]
+fn exponentials<L: Lanes>(x: &mut [L::Scalar])
+where
+    L::Scalar: Real,
+{
+    match L::Scalar::single(x) {
+        Some(x) => x.iter_mut().for_each(|x| *x = exp::<L>(*x)),
+        None => x.iter_mut().for_each(|x| *x = x.exp()),
+    }
+}
+
+simd_dispatch!(softmax_rows_at<R: Real>(logarithm: bool, length: usize, x: &[R], out: &mut [R]), softmax_rows);
 
 #[cfg(test)]
 mod tests {

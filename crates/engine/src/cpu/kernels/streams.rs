@@ -82,7 +82,7 @@ impl<R: Real> StreamMatrix<'_, R> {
         let parts = blocks(flipped.iter_mut().map(|flipped| &mut **flipped), BLOCK * rows);
         parts.into_par_iter().enumerate().for_each(|(block, mut parts)| {
             let width = parts.first().map_or(0, |part| part.len() / rows);
-            let mut weights = LhsPanels::pack(SimdLevel::best(), matrix.rows(block * BLOCK, width));
+            let mut weights = LhsPanels::pack(SimdLevel::current(), matrix.rows(block * BLOCK, width));
             for magnitude in [false, true] {
                 if magnitude {
                     weights = weights.into_magnitudes();

@@ -196,13 +196,13 @@ mod tests {
                 let w = random.reals::<f64>(ws.iter().product());
                 let dual = random.reals::<f64>(ys.iter().product());
                 let mut y = vec![0.0; dual.len()];
-                let packed = PackedKernel::new(SimdLevel::best(), groups, &w, &ws);
+                let packed = PackedKernel::new(SimdLevel::current(), groups, &w, &ws);
                 let algorithm = GemmAlgorithm::new(&window, groups, &ws, &xs, &ys);
                 let convolution = GemmConvolution::new(&window, groups, &xs, &ws, &ys);
                 convolution.run(algorithm, &x, &packed, None, None, &mut y);
                 let mut back = vec![f64::NAN; x.len()];
                 let folded =
-                    PackedTranspose::Col2im(TapContributions::new(SimdLevel::best(), groups, &w, &ws));
+                    PackedTranspose::Col2im(TapContributions::new(SimdLevel::current(), groups, &w, &ws));
                 folded.run(&window, (&dual, &ys), None, None, (&mut back, &xs));
                 let (left, right) = (inner(&y, &dual), inner(&x, &back));
                 assert!((left - right).abs() < 1e-11 * (1.0 + left.abs()), "{left} {right} {window:?}");
@@ -240,8 +240,8 @@ mod tests {
         let mut y = [0.0; 4];
         let shape = [1, 1, 1, 2];
         assert!(matches!(TransposePlan::packed(&window, true), TransposePlan::Phases));
-        let phases = PackedTranspose::phases(SimdLevel::best(), &window, 1, (&w, &shape));
-        let folded = PackedTranspose::Col2im(TapContributions::new(SimdLevel::best(), 1, &w, &shape));
+        let phases = PackedTranspose::phases(SimdLevel::current(), &window, 1, (&w, &shape));
+        let folded = PackedTranspose::Col2im(TapContributions::new(SimdLevel::current(), 1, &w, &shape));
         for packed in [phases, folded] {
             packed.run(&window, (&x, &shape), Some(&bias), None, (&mut y, &[1, 1, 1, 4]));
             assert_eq!(y, [101.0, 110.0, 102.0, 120.0]);

@@ -55,7 +55,7 @@ impl WinogradWeightGradient {
 
     /// `y ← w ⋆ x`
     pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
-        let (vector, positions) = (SimdLevel::best().width::<R>(), self.size.positions());
+        let (vector, positions) = (SimdLevel::current().width::<R>(), self.size.positions());
         let vectors = self.read.tiles().div_ceil(vector);
         let held = vectors * vector * positions * (self.inputs + self.outputs);
         let blocks = held.div_ceil(ELEMENTS).clamp(1, vectors.max(1));
@@ -91,7 +91,7 @@ impl WinogradWeightGradient {
 
     /// Transforms `tiles` of all channels: position by position, channel by channel. Of tiles past the last the outputs are zero.
     fn transform<R: Real>(&self, operand: &TransformedOperand<'_, R>, tiles: &Range<usize>, to: &mut [R]) {
-        let (level, positions) = (SimdLevel::best(), self.size.positions());
+        let (level, positions) = (SimdLevel::current(), self.size.positions());
         let vector = level.width::<R>();
         let stride = operand.channels * tiles.len();
         assert!(positions * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");

@@ -95,7 +95,7 @@ impl Cpu {
     }
 
     /// Computes with these vector instructions instead of the best that the machine has: what a smaller machine would do, at its
-    /// speed. Compiling fails if the machine does not have them. Results differ in their last digits from set to set.
+    /// speed. Compiling fails if the machine does not have them. Results may differ in their last digits from set to set.
     #[must_use]
     pub fn instructions(self, set: InstructionSet) -> Self {
         Cpu { instructions: Some(set), pool: Arc::default(), ..self }

@@ -205,7 +205,7 @@ mod tests {
     fn program<R: Real>(graph: &Graph, options: Optimisations) -> CpuProgram<R> {
         let convolutions = PlanSettings { accurate: false, batch_size: 1 };
         let pool = Arc::new(ThreadPool::start(2, false).unwrap());
-        CpuProgram::compile_with(graph, pool, Settings { memory_limit: 1 << 30, convolutions }, options)
+        CpuProgram::compile_with(graph, pool, Settings { memory_limit: Some(1 << 30), convolutions }, options)
             .unwrap()
     }
 

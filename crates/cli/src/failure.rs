@@ -84,7 +84,7 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         "class-output" => {
             // A name that cannot be printed as it is cannot be copied either.
             let name = hint.value.as_deref().filter(|name| shown(name) == **name).unwrap_or("NAME");
-            return Some(format!("--output {} holds one for each", quoted(name)));
+            return Some(format!("--output {} holds one for each, or name a --target", quoted(name)));
         }
         "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
         "evaluate" => "`monosplit evaluate` makes one",

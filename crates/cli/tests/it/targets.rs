@@ -100,7 +100,7 @@ fn inspect_suggests_targets_that_work() {
         assert!(said.contains(words), "{words} is not in: {said}");
     }
     // The first of them is what the refusal of a network that is no classifier names.
-    refuses(["explain", &network, &fixture("x.npy")], &["--target region:auto", "`monosplit inspect`"]);
+    refuses(["explain", &network, &fixture("x.npy")], &["--output scores", "--target"]);
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn what_cannot_be_explained_is_refused_in_one_line_with_the_next_step() {
         ("contrast:1,2", &["at least two classes"]),
         ("similarity:missing.npy", &["missing.npy"]),
         ("head:missing.onnx", &["missing.onnx"]),
-        ("class:1", &["expected one score for each class", "--target region:auto"]),
+        ("class:1", &["expected one score for each class", "--output scores"]),
     ] {
         refuses(["explain", &network, &x, "--target", target], words);
     }

@@ -299,13 +299,13 @@ impl MultiPassMaps {
 
     fn maps(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Vec<SaliencyMap>> {
         let found = self.prepared.attribute(batch, classes)?;
-        let map = |finish: &Box<dyn Program>| {
+        let map = |finish: &dyn Program| {
             let mut outputs = finish.run(std::slice::from_ref(&found.values))?;
             let values = outputs.pop().ok_or_else(|| Error::argument("the method found nothing"))?;
             let diagnostics = found.diagnostics.clone();
             Ok(SaliencyMap { values, exponents: vec![0; batch.samples()], diagnostics })
         };
-        self.finishes.iter().map(map).collect()
+        self.finishes.iter().map(|finish| map(&**finish)).collect()
     }
 }
 

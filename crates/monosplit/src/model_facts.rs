@@ -11,7 +11,7 @@ use crate::model::Model;
 use crate::prediction::ScoreKind;
 
 /// Another output of the network holds scores of classes.
-const CLASS_OUTPUT: Hint = Hint::new("class-output", "choose an output that holds them");
+const CLASS_OUTPUT: Hint = Hint::new("class-output", "choose an output that holds them, or a target");
 /// Networks that are no classifiers are explained by a target.
 const TARGET: Hint = Hint::new("target", "name a target, which says what of the outputs is explained");
 

@@ -18,12 +18,11 @@ impl OutOfMemory {
 
 /// A vector of this many elements, all `value`; unwinds to the step if there is no memory for it.
 pub(crate) fn filled<T: Clone>(value: T, length: usize) -> Vec<T> {
-    let mut elements = Vec::new();
-    if elements.try_reserve_exact(length).is_err() {
+    // Tried first, because `vec!` ends the process. Of zeros it takes pages that the system has cleared and touches none.
+    if Vec::<T>::new().try_reserve_exact(length).is_err() {
         OutOfMemory(length.saturating_mul(size_of::<T>())).unwind();
     }
-    elements.resize(length, value);
-    elements
+    vec![value; length]
 }
 
 /// What `work` returns; an error if it unwinds.

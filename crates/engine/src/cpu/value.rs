@@ -58,7 +58,13 @@ fn grow<T: Copy + Default>(elements: &mut Vec<T>, length: usize) -> Result<()> {
         elements.try_reserve_exact(missing).map_err(|_| {
             Error::memory(format!("there is no memory for {length} elements more")).hint(MEMORY)
         })?;
-        elements.resize(length, T::default());
+        if elements.is_empty() {
+            // Of zeros, pages that the system has cleared: none is touched before it is written.
+            *elements = Vec::new();
+            *elements = vec![T::default(); length];
+        } else {
+            elements.resize(length, T::default());
+        }
     }
     Ok(())
 }

@@ -73,7 +73,8 @@ impl<R: Real> NarrowColumns<'_, R> {
             let left: [&[R]; PANELS] = std::array::from_fn(read);
             let needed = depths.len() * height + level.width::<R>() - height;
             assert!(left.iter().all(|panel| panel.len() >= needed), "left panels");
-            let last = depths.len().checked_sub(1).map_or(0, |deepest| deepest * stride + self.end - self.first);
+            let last =
+                depths.len().checked_sub(1).map_or(0, |deepest| deepest * stride + self.end - self.first);
             assert!(right.len() >= last, "right panel");
             for column in self.first..self.end {
                 let mut sums = [[R::ZERO; WIDEST]; PANELS];

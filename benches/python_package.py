@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Times the Python package: against the Rust library (what the way through Python costs) and against Captum.
+
+    python3 benches/python_package.py [--models FOLDER] [--repeats 15] [--threads 2]
+
+Run it with a Python that has the package installed from a release build (`pip install .`), torch, torchvision and captum.
+All competitors take turns; ratios are minimum over minimum and median over median.
+"""
+
+import argparse
+import pathlib
+import statistics
+import time
+
+import numpy as np
+import torch
+from captum.attr import IntegratedGradients
+
+import monosplit as ms
+from comparison import environment, turns
+
+
+def timed(call):
+    begun = time.perf_counter()
+    call()
+    return time.perf_counter() - begun
+
+
+def row(title, ours, peer):
+    low, middle = min(ours) / min(peer), statistics.median(ours) / statistics.median(peer)
+    print(f"| {title} | {low:.3f} | {middle:.3f} |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--models", type=pathlib.Path, default=environment.ROOT.parent / "shared/models")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--threads", type=int, default=2)
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    path = arguments.models / "resnet18-imagenet.onnx"
+    model = ms.load(path, threads=arguments.threads)
+    shape = (1, *model.input_shape)
+    x = np.random.default_rng(0).standard_normal(shape, dtype=np.float32)
+    layer = model.explain(x, "splitcam", target=0).layer
+    images = environment.ROOT / "target/python-bench.npy"
+    np.save(images, x)
+    print("| work | ratio of minima | ratio of medians |\n|---|--:|--:|")
+    load = ["method", path, f"input={images}", "name=splitcam", f"layers={layer}", "size=input", f"threads={arguments.threads}"]
+    with turns.Competitor(environment.our_worker(), load) as rust:
+        rust.go()
+        library, package = [], []
+        for _ in range(arguments.repeats):
+            library.append(rust.go())
+            time.sleep(turns.PAUSE)
+            timed(lambda: model.explain(x, "splitcam", target=0))
+            package.append(timed(lambda: model.explain(x, "splitcam", target=0)))
+    row("`model.explain`, SplitCAM of ResNet18, against the Rust library", package, library)
+
+    import torchvision
+
+    torch.manual_seed(0)
+    network, batch = torchvision.models.resnet18().eval(), torch.randn(1, 3, 224, 224)
+    ours, theirs = ms.captum.IntegratedGradients(network), IntegratedGradients(network)
+    ours.attribute(batch, target=3)
+    theirs.attribute(batch, target=3)
+    package, captum = [], []
+    for _ in range(max(3, arguments.repeats // 3)):
+        package.append(timed(lambda: ours.attribute(batch, target=3)))
+        captum.append(timed(lambda: theirs.attribute(batch, target=3)))
+    row("Integrated Gradients by the drop-in class, ResNet18, against Captum", package, captum)
+
+
+if __name__ == "__main__":
+    main()

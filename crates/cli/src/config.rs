@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
+use monosplit::TargetChoice;
 use monosplit::eval::experiment::value::{Kind, SourceLocation, Value};
 use monosplit::graph::options::closest;
 use monosplit::graph::{Error, Result};
@@ -133,7 +134,7 @@ fn names_no_file(command: &Command, setting: &Setting) -> Result<()> {
     let of = setting.command.iter().try_fold(command, |command, name| command.find_subcommand(name));
     let args = of.map_or(Vec::new(), |of| named(of, &setting.option, setting.command.is_empty()));
     let is_path = |arg: &&Arg| arg.get_value_parser().type_id() == ValueParser::path_buf().type_id();
-    if !args.iter().any(is_path) {
+    if !args.iter().any(is_path) && !setting.may_name_file() {
         return Ok(());
     }
     Err(setting.location.error(format!(
@@ -143,7 +144,25 @@ fn names_no_file(command: &Command, setting: &Setting) -> Result<()> {
     )))
 }
 
+/// Endings of the files that options of methods name.
+const FILE_ENDINGS: [&str; 4] = [".npy", ".npz", ".onnx", ".png"];
+
 impl Setting {
+    /// Whether a text of several parts may have a file among them: the mask of a target, the baseline of a method, an input.
+    fn may_name_file(&self) -> bool {
+        let values = match &self.value {
+            Form::Flag(_) => &[][..],
+            Form::One(value) => std::slice::from_ref(value),
+            Form::Several(values) => values,
+        };
+        let names_file = |value: &String| match &*self.option {
+            "input" => true,
+            "target" => value.parse::<TargetChoice>().is_ok_and(|target| target.file().is_some()),
+            _ => value.contains(['/', '\\']) || FILE_ENDINGS.iter().any(|ending| value.contains(ending)),
+        };
+        values.iter().any(names_file)
+    }
+
     fn assignment(&self) -> String {
         let value = match &self.value {
             Form::Flag(flag) => flag.to_string(),

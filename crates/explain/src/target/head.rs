@@ -11,6 +11,8 @@ use super::{Mask, Parameters, Rival, Summary, Target, check_samples, parameter_i
 
 /// Squares below this count as this: it keeps the slope of a root at zero finite, and is lost beside any other number.
 const SMALLEST_SQUARE: f64 = 1e-30;
+/// What is added to the score of a class that is found nowhere.
+const NOWHERE: f64 = -1e9;
 /// The name of the score in graphs.
 const SCORE: &str = "target";
 
@@ -209,7 +211,20 @@ impl Head {
         };
         let inside = self.graph.times(maps, weights)?;
         let axes: Vec<usize> = (2..lengths.len() + 1).collect();
-        self.graph.reduced(Reduction::Sum, inside, &axes, false)
+        let sums = self.graph.reduced(Reduction::Sum, inside, &axes, false)?;
+        match (mask, alone) {
+            (Mask::Predicted, None) if channels > 1 => self.without_empty(sums, weights, &axes),
+            _ => Ok(sums),
+        }
+    }
+
+    /// Sums over regions, far below all others where a region is empty: a sum of nothing would be the largest of negative ones.
+    fn without_empty(&mut self, sums: NodeId, weights: NodeId, axes: &[usize]) -> Result<NodeId> {
+        let places = self.graph.reduced(Reduction::Sum, weights, axes, false)?;
+        let found = self.graph.more_than(places, 0.0)?;
+        let (nothing, nowhere) = (self.graph.number(0.0), self.graph.number(NOWHERE));
+        let added = self.graph.select(found, nothing, nowhere)?;
+        self.graph.plus(sums, added)
     }
 
     fn channel(&mut self, value: NodeId, class: usize) -> Result<NodeId> {

@@ -239,3 +239,20 @@ fn the_second_best_class_is_the_one_after_the_best() {
     assert_eq!(found.classes, second);
     assert_eq!(found.maps[0].values, explain(&Class::PerSample(second)).maps[0].values);
 }
+
+#[test]
+fn a_class_that_is_found_nowhere_is_not_the_one_explained() {
+    // All maps lie far below zero; the first class is nowhere the largest, so that its sum is one of nothing.
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[3, 2, 2]), Kind::Float);
+    let shift = g.number(-10.0);
+    let maps = g.plus(x, shift).unwrap();
+    g.output("maps", maps);
+    let target = Target::Region { output: None, mask: Mask::Predicted, class: None };
+    let grafted = target.graft(&g, Parameters::Constant).unwrap();
+    let x =
+        Tensor::new([1, 3, 2, 2], vec![0.0, 0.0, 0.0, 0.0, 1.0, 1.0, 1.0, 0.5, 0.5, 0.5, 0.5, 1.0]).unwrap();
+    let scores = run(&grafted.graph, &[x])[0].clone();
+    assert_eq!((scores[1], scores[2]), (-27.0, -9.0));
+    assert!(order(&scores) == [2, 1, 0], "{scores:?}");
+}

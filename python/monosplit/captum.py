@@ -195,10 +195,28 @@ class DeepLift(Attribution):
     ) -> Any:
         """The attributions, shaped like the inputs."""
         _refuse(additional_forward_args=additional_forward_args, custom_attribution_func=custom_attribution_func)
-        options = _given(baseline=_baseline(baselines, _single(inputs)))
-        # As Captum does; the default of monosplit hands changes to those they are owed to and adds up in any case.
-        found = self._attribute("deeplift:pool=winner", inputs, target, **options)
+        found = self._rescaled(inputs, _baseline(baselines, _single(inputs)), target)
         return (found, self._delta(found, inputs, baselines, target)) if return_convergence_delta else found
+
+
+    def _rescaled(self, inputs: Any, baseline: Any, target: Any) -> Any:
+        import torch
+
+        # As Captum does; the default of monosplit hands changes to those they are owed to and adds up in any case.
+        method, single = "deeplift:pool=winner", _single(inputs)
+        if not isinstance(baseline, np.ndarray):
+            return self._attribute(method, inputs, target, **_given(baseline=baseline))
+        each = np.broadcast_to(baseline, tuple(single.shape))
+        if (each == each[:1]).all():
+            return self._attribute(method, inputs, target, baseline=each[:1])
+        # The method has one baseline for all samples.
+        wanted = target.tolist() if hasattr(target, "tolist") else target
+        targets = wanted if isinstance(wanted, list) else [wanted] * len(single)
+        parts = [
+            self._attribute(method, single[i : i + 1], targets[i], baseline=each[i : i + 1]) for i in range(len(single))
+        ]
+        found = torch.cat(parts)
+        return (found,) if isinstance(inputs, tuple) else found
 
 
 class GuidedBackprop(Attribution):

@@ -6,6 +6,7 @@ or anything with the attribute ``category``, such as grad-cam's ``ClassifierOutp
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .samples import numpy_of
 from .torch_export import from_torch
 
 if TYPE_CHECKING:
@@ -27,7 +29,8 @@ class BaseCAM:
     def __init__(
         self, model: torch.nn.Module, target_layers: Sequence[torch.nn.Module], reshape_transform: Any = None
     ) -> None:
-        # Tokens become a grid by themselves here: how is read off the network.
+        if reshape_transform is not None:
+            warnings.warn("reshape_transform is not called: how tokens lie on a grid is read off the network", stacklevel=2)
         self.model = model
         self.target_layers = list(target_layers)
 
@@ -43,8 +46,8 @@ class BaseCAM:
         maps: list[NDArray[np.float32]] = []
         for layer in self.target_layers:
             explainer = model.explainer(self.method, layer=f"{model._layer_name(layer)}:out")
-            found = explainer.explain(input_tensor, target).maps
-            maps.append(_scaled(np.maximum(found, 0)))
+            found = numpy_of(explainer(input_tensor, target))
+            maps.append(_resized(_scaled(np.maximum(found, 0)), input_tensor.shape[2:]))
         return _scaled(np.mean(maps, axis=0))
 
     def __enter__(self) -> BaseCAM:
@@ -70,6 +73,18 @@ def _scaled(maps: NDArray[Any]) -> NDArray[np.float32]:
     high = (maps - low).max(axis=axes, keepdims=True)
     scaled: NDArray[np.float32] = ((maps - low) / (1e-7 + high)).astype(np.float32)
     return scaled
+
+
+def _resized(maps: NDArray[Any], size: Sequence[int]) -> NDArray[Any]:
+    """Maps brought to a size by bilinear interpolation with half-pixel centres, as OpenCV does it."""
+    for axis, length in ((1, size[0]), (2, size[1])):
+        known = maps.shape[axis]
+        at = np.clip((np.arange(length) + 0.5) * known / length - 0.5, 0, known - 1)
+        low = np.floor(at).astype(int)
+        high = np.minimum(low + 1, known - 1)
+        share = (at - low).reshape([-1 if i == axis else 1 for i in range(3)])
+        maps = maps.take(low, axis) * (1 - share) + maps.take(high, axis) * share
+    return maps
 
 
 class GradCAM(BaseCAM):
@@ -100,12 +115,6 @@ class XGradCAM(BaseCAM):
     """XGrad-CAM."""
 
     method = "xgradcam"
-
-
-class EigenCAM(BaseCAM):
-    """Eigen-CAM."""
-
-    method = "eigencam"
 
 
 class ScoreCAM(BaseCAM):

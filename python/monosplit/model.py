@@ -16,7 +16,7 @@ from .evaluation import Evaluation, Method, evaluate
 from .explainer import Explainer
 from .explanation import Explanation
 from .progress import Progress, reporting
-from .samples import Input, is_torch, numpy_of, returned, samples
+from .samples import Input, dtype_name, is_torch, numpy_of, returned, samples
 from .target import Region, Similarity, Target, TargetSpec, written
 
 if TYPE_CHECKING:
@@ -206,13 +206,14 @@ class Model:
         shape = "×".join(map(str, self.input_shape))
         return f"<Model {self.name}: {shape} → {self.classes or 'no'} classes>"
 
-    def run(self, x: Input, *, dtype: str = "float32", batch: int = 16) -> Any:
+    def run(self, x: Input, *, dtype: Any = "float32", batch: int = 16) -> Any:
         """The first output of the network.
 
         >>> import monosplit as ms
         >>> ms.load(ms.assets.network()).run(ms.assets.photograph()).shape
         (1, 37)
         """
+        dtype = dtype_name(dtype)
         network = self._network(dtype)
         given = samples(x, network, dtype)
         return returned(network.run(given.array, batch), given.origin)
@@ -223,7 +224,7 @@ class Model:
         *,
         target: Target = None,
         layer: str | torch.nn.Module | None = None,
-        dtype: str = "float32",
+        dtype: Any = "float32",
         batch: int = 16,
         pictures: bool = False,
         **options: Any,
@@ -243,6 +244,9 @@ class Model:
         (1, 3, 128, 128)
         """
         name, given = _method(method)
+        dtype = dtype_name(dtype)
+        if batch < 1:
+            raise ValueError(f"batch must be at least 1, found {batch}")
         texts, files = _texts({**given, **options})
         network = self._targeted(dtype, target)
         try:
@@ -261,7 +265,7 @@ class Model:
         *,
         target: Target = None,
         layer: str | torch.nn.Module | None = None,
-        dtype: str = "float32",
+        dtype: Any = "float32",
         batch: int = 16,
         progress: Progress = False,
         **options: Any,
@@ -277,6 +281,7 @@ class Model:
         ['Bengal']
         """
         pictures = not isinstance(x, np.ndarray) and not is_torch(x)
+        dtype = dtype_name(dtype)
         head = target if isinstance(target, TargetSpec) or written(target, []) is not None else None
         key = (method, self._layer_name(layer), dtype, batch, pictures, tuple(sorted(options.items())), repr(head))
         cacheable = (

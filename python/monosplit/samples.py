@@ -75,15 +75,10 @@ def readable(array: NDArray[Any], dtype: str, kind: str = "float") -> NDArray[An
 
 
 def upright(image: Any) -> NDArray[np.uint8]:
-    """The pixels of a picture of Pillow, turned as its camera says."""
+    """The pixels of a picture of Pillow, turned as its camera says. Transparency is dropped, as it is of files."""
     from PIL import ImageOps
 
     turned = ImageOps.exif_transpose(image)
-    if turned.mode in ("RGBA", "LA", "PA") or "transparency" in turned.info:
-        from PIL import Image
-
-        page = Image.new("RGBA", turned.size, "white")
-        turned = Image.alpha_composite(page, turned.convert("RGBA"))
     return np.ascontiguousarray(np.asarray(turned.convert("RGB"), dtype=np.uint8))
 
 
@@ -122,10 +117,20 @@ def array_of(value: Any) -> NDArray[Any]:
     return np.asarray(value)
 
 
+def dtype_name(dtype: Any) -> str:
+    """The name of a type of numpy or torch, or the name itself."""
+    if isinstance(dtype, str):
+        return dtype
+    name = str(dtype).removeprefix("torch.")
+    return name if name in ("float32", "float64") else np.dtype(dtype).name
+
+
 def samples(value: Input, network: _monosplit.Network, dtype: str) -> Samples:
     """What was given, as the network reads it."""
     shape = tuple(network.sample_shape)
     kind = network.input_kind
+    if value is None or isinstance(value, (bool, int, float)):
+        raise TypeError(f"expected an array, a tensor, a picture or a list of these, found {value!r}")
     items = list(value) if isinstance(value, (list, tuple)) and _is_list_of_inputs(value) else [value]
     if not items:
         raise ValueError("there is nothing to explain: the list is empty")

@@ -254,6 +254,9 @@ def _difference(model: Model, module: Any, x: Any) -> str | None:
         found = model.run(numpy_of(x))
     except ValueError:
         return None
+    if found.shape == (*wanted.shape, 1):
+        # One number a sample is read as the score of one class.
+        found = found[..., 0]
     if found.shape != wanted.shape:
         return f"shapes {found.shape} and {wanted.shape}"
     largest = float(np.max(np.abs(wanted), initial=0.0))

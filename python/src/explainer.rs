@@ -1,8 +1,8 @@
 //! A compiled explanation: batches of arrays in, scores, classes, attributions and maps out.
 
 use monosplit::explain::{
-    BatchPosition, Channels, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest, SaliencyMap,
-    Settings, Size,
+    Absolute, BatchPosition, Channels, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest,
+    SaliencyMap, Settings, Size,
 };
 use monosplit::graph::batch::{rows, stack};
 use monosplit::graph::{Kind, Tensor};
@@ -15,9 +15,9 @@ use crate::errors::exception;
 use crate::progress::Listener;
 
 /// The attributions and the maps are two finishes of one computation.
-pub(crate) fn requests(request: &MapRequest, absolute: monosplit::explain::Absolute) -> [MapRequest; 2] {
+pub(crate) fn requests(request: &MapRequest, absolute: Absolute, size: Size) -> [MapRequest; 2] {
     let kept = Finish { channels: Channels::Keep, ..Finish::default() };
-    let map = Finish { size: Size::Input, absolute, ..Finish::default() };
+    let map = Finish { size, absolute, ..Finish::default() };
     [request.clone().finish(kept), request.clone().finish(map)]
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use monosplit::Inference;
 use monosplit::catalogue::{MethodChoice, ValueBounds};
 use monosplit::engine::{Cpu, Engine, Precision};
-use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method, chosen_layer};
+use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method, Size, chosen_layer};
 use monosplit::graph::{Graph, onnx};
 use monosplit::{
     ClassSource, Compilation, Model, ModelOptions, Origin, OutputChoice, TargetChoice, TargetContext,
@@ -302,9 +302,20 @@ impl Network {
             let layer = self.layer(layer, chosen.method.as_ref());
             let request = MapRequest::of(chosen.method.clone(), layer.clone());
             let absolute = if absolute { Absolute::Map } else { Absolute::None };
-            let requests = requests(&request, absolute);
+            let compile =
+                |requests: &[MapRequest]| Explainer::new(model.graph(), requests, self.engine.as_ref());
+            let at_input = requests(&request, absolute, Size::Input);
+            let (requests, explainer) = match compile(&at_input) {
+                Ok(explainer) => (at_input, explainer),
+                // Values without places have no map of the input's size.
+                Err(error) => {
+                    let at_layer = requests(&request, absolute, Size::Layer);
+                    let explainer = compile(&at_layer).map_err(|_| error)?;
+                    (at_layer, explainer)
+                }
+            };
             Ok(CompiledExplainer {
-                explainer: Explainer::new(model.graph(), &requests, self.engine.as_ref())?,
+                explainer,
                 request: requests[1].clone(),
                 method: chosen.canonical(),
                 settings: chosen.settings,

@@ -34,7 +34,8 @@ pub(crate) fn pixels<'py>(py: Python<'py>, picture: Picture) -> PyResult<Bound<'
 /// The pixels of a picture file.
 #[pyfunction]
 pub(crate) fn decode_picture<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, PyAny>> {
-    let decoded = py.detach(|| Picture::decode(bytes)).map_err(exception)?;
+    let decoded = py.detach(|| Picture::decode(bytes));
+    let decoded = decoded.map_err(|error| PyValueError::new_err(error.to_string()))?;
     pixels(py, decoded)
 }
 

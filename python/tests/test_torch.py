@@ -130,15 +130,44 @@ def test_deeplift_of_reused_relus_adds_up_where_captum_raises():
     assert float(gap.abs().max()) < 1e-8
 
 
-def test_gradcam_of_grad_cam():
+@pytest.mark.parametrize("name", ["GradCAM", "GradCAMPlusPlus", "LayerCAM", "HiResCAM", "XGradCAM", "ScoreCAM", "AblationCAM"])
+def test_cams_of_grad_cam(name):
     peers = pytest.importorskip("pytorch_grad_cam")
+    targets = pytest.importorskip("pytorch_grad_cam.utils.model_targets")
     network, x = residual(), batch()
-    with peers.GradCAM(model=network, target_layers=[network[4]]) as cam:
-        expected = cam(input_tensor=x, targets=None)
-    with ms.gradcam.GradCAM(model=network, target_layers=[network[4]]) as cam:
-        found = cam(input_tensor=x, targets=None)
+    wanted = [targets.ClassifierOutputTarget(1), targets.ClassifierOutputTarget(2)]
+    layers = [network[3], network[4]] if name in ("GradCAM", "HiResCAM") else [network[4]]
+    expected = getattr(peers, name)(network, layers)(x, wanted)
+    with getattr(ms.gradcam, name)(model=network, target_layers=layers) as cam:
+        found = cam(input_tensor=x, targets=wanted)
     assert found.shape == expected.shape
-    assert np.abs(found - expected).max() < 2e-2  # grad-cam resizes by OpenCV before it scales
+    assert np.abs(found - expected).max() < 1e-4
+
+
+def test_tables_and_linear_layers_are_explained():
+    torch.manual_seed(4)
+    network, x = nn.Sequential(nn.Linear(7, 4), nn.ReLU(), nn.Linear(4, 3)).eval().double(), torch.randn(5, 7).double()
+    captum = pytest.importorskip("captum.attr")
+    for name in ("Saliency", "IntegratedGradients", "DeepLift"):
+        expected = getattr(captum, name)(network).attribute(x.clone().requires_grad_(), target=1)
+        close(getattr(ms.captum, name)(network).attribute(x, target=1), expected)
+    expected = captum.LayerGradientXActivation(network, network[0]).attribute(x, target=1)
+    close(ms.captum.LayerGradientXActivation(network, network[0]).attribute(x, target=1), expected)
+
+
+def test_deeplift_with_a_baseline_for_each_sample():
+    captum = pytest.importorskip("captum.attr")
+    network, x = dense().double(), batch().double()
+    for baselines in (torch.zeros_like(x), 0.3 * torch.ones_like(x[:1]), 0.2 * x.flip(0)):
+        expected = captum.DeepLift(network).attribute(x.clone().requires_grad_(), baselines, target=[0, 2])
+        close(ms.captum.DeepLift(network).attribute(x, baselines, target=[0, 2]), expected)
+
+
+def test_one_number_a_sample_is_no_difference():
+    network = nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 1), nn.Flatten(0)).eval()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ms.ExportWarning)
+        ms.from_torch(network, batch())
 
 
 def test_lrp_of_zennit():

@@ -261,6 +261,21 @@ fn the_folder_cannot_choose_where_anything_is_written() {
             assert_eq!(std::fs::read_to_string(&precious).unwrap(), "mine");
         }
     }
+    let texts = [
+        "target = \"region:mask.png\"",
+        "target = \"head:head.onnx\"",
+        "method = \"deeplift:baseline=b.npy\"",
+    ];
+    for text_of in texts.map(|line| format!("[explain]\n{line}")) {
+        folder.write("monosplit.toml", &text_of);
+        let output =
+            command(&here, &["explain", network, picture]).env_remove("MONOSPLIT_CONFIG").output().unwrap();
+        assert!(
+            text(&output.stderr).contains("cannot say which files"),
+            "{text_of}: {}",
+            text(&output.stderr)
+        );
+    }
     // The same line in the user's own file is theirs.
     std::fs::remove_file(folder.path("monosplit.toml")).unwrap();
     let own = folder.write("own.toml", "[run]\nraw = \"scores.npy\"\n");

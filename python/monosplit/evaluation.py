@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from . import _monosplit
 from .progress import Progress, reporting
 from .samples import Samples, is_torch, numpy_of, samples
-from .target import Target, classes
+from .target import Target, classes, is_head
 
 if TYPE_CHECKING:
     import pandas
@@ -106,6 +106,8 @@ def evaluate(
     """Measures methods on samples: :meth:`Model.evaluate`."""
     network = model._network("float32")
     given = samples(data, network, "float32")
+    if is_head(target):
+        raise ValueError("methods are measured on classes; `monosplit evaluate` measures other targets")
     named = methods if isinstance(methods, Mapping) else {str(method): method for method in methods}
     if not named:
         raise ValueError("name at least one method")

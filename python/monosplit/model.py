@@ -17,7 +17,7 @@ from .explainer import Explainer
 from .explanation import Explanation
 from .progress import Progress, reporting
 from .samples import Input, dtype_name, is_torch, numpy_of, returned, samples
-from .target import Region, Similarity, Target, TargetSpec, written
+from .target import Region, Similarity, Target, TargetSpec, is_head, written
 
 if TYPE_CHECKING:
     import torch
@@ -122,12 +122,12 @@ class Model:
 
     def _targeted(self, dtype: str, target: Target) -> _monosplit.Network:
         """The network with the head of a target behind it."""
+        network = self._network(dtype)
+        if not is_head(target):
+            return network
         files: list[str] = []
         try:
             text = written(target, files)
-            network = self._network(dtype)
-            if text is None:
-                return network
             key = f"{dtype} {text}"
             found = self._networks.get(key)
             if found is None:
@@ -282,7 +282,7 @@ class Model:
         """
         pictures = not isinstance(x, np.ndarray) and not is_torch(x)
         dtype = dtype_name(dtype)
-        head = target if isinstance(target, TargetSpec) or written(target, []) is not None else None
+        head = target if is_head(target) else None
         key = (method, self._layer_name(layer), dtype, batch, pictures, tuple(sorted(options.items())), repr(head))
         cacheable = (
             isinstance(method, str)
@@ -361,7 +361,6 @@ class Model:
         True
         """
         network = self._targeted("float32", target)
-        is_head = isinstance(target, TargetSpec) or written(target, []) is not None
         several = [methods] if isinstance(methods, str) or _is_pair(methods) else list(methods)
         named = self._layer_name(layer)
         requests: list[tuple[str, list[tuple[str, str]], str | None]] = []
@@ -369,7 +368,7 @@ class Model:
             name, given = _method(method)
             requests.append((name, _texts({**given, **options})[0], named))
         top = target == "top"
-        number = network.find_class(target) if isinstance(target, str) and not top and not is_head else target
+        number = network.find_class(target) if isinstance(target, str) and not top and not is_head(target) else target
         chosen = number if isinstance(number, int) else None
         return CompiledNetwork(network.compile(requests, class_=chosen, top=top, double=double, half=half))
 

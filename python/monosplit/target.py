@@ -130,19 +130,25 @@ Target = Union[int, str, None, TargetSpec, Sequence[Union[int, str, None]], Any]
 targets of this module, or a target as the command line writes it."""
 
 
-def written(target: Target, files: list[str]) -> str | None:
-    """A target that is a head behind the network, as the command line writes it; none for classes."""
-    if isinstance(target, TargetSpec):
-        return target.text(files)
-    if isinstance(target, str) and target.partition(":")[0] in KINDS and ":" in target:
-        return target
-    return None
+def is_head(target: Target) -> bool:
+    """Whether a target is a head behind the network, and no class."""
+    if isinstance(target, str):
+        kind, colon, _ = target.partition(":")
+        return bool(colon) and kind in KINDS
+    return isinstance(target, TargetSpec)
+
+
+def written(target: Target, files: list[str]) -> str:
+    """A head as the command line writes it. Arrays are written to files, whose paths are added to ``files``."""
+    return target.text(files) if isinstance(target, TargetSpec) else str(target)
 
 
 def classes(target: Target, network: _monosplit.Network, count: int) -> list[int | None] | None:
     """The class number of each sample; none is the highest score."""
-    if target is None or written(target, []) is not None:
+    if target is None:
         return None
+    if is_head(target):
+        raise ValueError("a target that is no class belongs to the explainer: model.explainer(method, target=…)")
     if hasattr(target, "tolist"):
         target = target.tolist()
     if isinstance(target, (list, tuple)):

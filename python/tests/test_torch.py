@@ -320,6 +320,11 @@ def test_targets_of_networks_that_are_no_classifiers_agree_with_autograd():
         found = model.explain(x, "gradient", target=target, layer="", dtype="float64")
         close(found.attributions, leaf.grad, 1e-5)
         assert found.target and found._repr_png_()
+    for refused in (model.explainer("gradient", target=target_cases(network, x)[0][0]), model):
+        call = refused.evaluate if refused is model else refused
+        arguments = (["gradient"], x, ["sparseness"]) if refused is model else (x,)
+        with pytest.raises(ValueError, match="target|class"):
+            call(*arguments, target=ms.target.Region(np.ones((32, 32)), class_=1))
 
 
 def test_a_contrast_is_the_difference_of_two_classes():

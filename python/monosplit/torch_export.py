@@ -226,7 +226,7 @@ def _compare(model: Model, module: Any, inputs: tuple[Any, ...]) -> None:
     if len(inputs) != 1 or model._options["output"] not in (None, "probability"):
         return
     # Networks are opened up to their logits: probabilities are compared as the module returns them.
-    whole = Model(model._source, {**model._options, "output": "probability"})
+    whole = model if model._options["output"] else Model(model._source, {**model._options, "output": "probability"})
     said = _difference(whole, module, inputs[0])
     if said is not None:
         text = f"the exported network does not return what {type(module).__name__} returns: {said}"

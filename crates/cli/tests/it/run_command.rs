@@ -146,7 +146,7 @@ fn json_holds_what_the_text_says() {
 #[test]
 fn a_profile_lists_the_layers() {
     let said = succeeds(arguments(&["--profile"], &[&model("vgg/torchscript-17.onnx"), &chelsea()])).out;
-    // A layer that took less than a hundredth of the time has no line of its own, whichever that was this time; every kernel has.
+    // A layer that took too small a share of the time has no line of its own, whichever that was this time; every kernel has.
     for expected in ["layer ", "\nkernel ", "\npool ", "\nconv, ", "\nmatrix product ", "share"] {
         assert!(said.contains(expected), "{expected:?} is not in {said}");
     }

@@ -151,7 +151,7 @@ def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
         example = doubled if dynamic else inputs
         export = _through_folder if size > LARGEST_IN_MEMORY else _in_memory
         try:
-            with _quiet(), torch.no_grad():
+            with _quiet(compiled=not newer), torch.no_grad():
                 source, folder = export(module, example, newer, _arguments(names, newer, dynamic))
         except Exception as failure:
             if _is_decision(failure):
@@ -259,8 +259,9 @@ def _through_folder(
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporters write pages, by prints, warnings and loggers; one line is said if they fail."""
+def _quiet(compiled: bool) -> Iterator[None]:
+    """The exporters write pages, by prints, warnings and loggers; one line is said if they fail. The compiled part of the
+    older exporter writes to the standard output of the process, past Python."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -268,11 +269,40 @@ def _quiet() -> Iterator[None]:
             warnings.catch_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
+            _closed_output() if compiled else contextlib.nullcontext(),
         ):
             warnings.simplefilter("ignore")
             yield
     finally:
         logging.disable(before)
+
+
+@contextlib.contextmanager
+def _closed_output() -> Iterator[None]:
+    """Standard output of the process goes nowhere."""
+    import ctypes
+
+    def flush() -> None:
+        # What C and C++ have printed so far may still lie in their buffer.
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            ctypes.CDLL(None).fflush(None)
+
+    try:
+        kept = os.dup(1)
+    except OSError:
+        # The process has no standard output.
+        yield
+        return
+    flush()
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        yield
+    finally:
+        flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _first_line(failure: BaseException) -> str:

@@ -11,8 +11,8 @@ pip() { "$environment/bin/python" -m pip --quiet --disable-pip-version-check "$@
 pip install "maturin>=1.7,<2" pytest mypy numpy pillow onnx onnxruntime psutil pandas tqdm
 rm -rf "$wheels"
 "$environment/bin/maturin" build --release --out "$wheels" --interpreter "$environment/bin/python"
-# One more wheel for an interpreter without the global lock: it has no stable binary interface.
-for interpreter in python3.15t python3.14t python3.13t; do
+# One more wheel for an interpreter without the global lock: it has no stable binary interface. PyO3 asks for 3.14 or newer.
+for interpreter in python3.15t python3.14t; do
     if command -v "$interpreter" > /dev/null; then
         "$environment/bin/maturin" build --release --out "$wheels" --interpreter "$interpreter"
         break

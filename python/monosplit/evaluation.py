@@ -50,7 +50,8 @@ class Row:
     method: str
     metric: str
     sample: int
-    target: int
+    target: int | str
+    """The class, or the target as it is written down where it is no class."""
     value: float | None
     reason: str | None
     """Why there is no value."""
@@ -104,30 +105,40 @@ def evaluate(
     progress: Progress = False,
 ) -> Evaluation:
     """Measures methods on samples: :meth:`Model.evaluate`."""
-    network = model._network("float32")
+    head = target if is_head(target) else None
+    network = model._targeted("float32", head)
     given = samples(data, network, "float32")
-    if is_head(target):
-        raise ValueError("methods are measured on classes; `monosplit evaluate` measures other targets")
     named = methods if isinstance(methods, Mapping) else {str(method): method for method in methods}
     if not named:
         raise ValueError("name at least one method")
-    wanted = classes(target, network, len(given.array)) or [None] * len(given.array)
-    scores = network.run(given.array)
-    explained = [int(np.argmax(row)) if number is None else number for row, number in zip(scores, wanted)]
+    explained = _explained(network, given, target)
     planes = None if masks is None else _masks(masks)
     rows: list[Row] = []
     with reporting(progress, "evaluate") as report:
         for position, (title, method) in enumerate(named.items()):
             share = _part(report, position, len(named))
-            measured = _measured(model, method, given, explained, list(metrics), planes, seed, share)
+            measured = _measured(model, network, head, method, given, explained, list(metrics), planes, seed, share)
             for metric, values in zip(metrics, measured):
                 for index, (value, reason) in enumerate(values):
-                    rows.append(Row(title, metric, index, explained[index], value, reason))
+                    rows.append(Row(title, metric, index, network.target or explained[index], value, reason))
     return Evaluation(rows)
+
+
+def _explained(network: _monosplit.Network, given: Samples, target: Target) -> list[int]:
+    """The score of each sample that is explained: that of its class, or the one that a head says."""
+    if is_head(target):
+        return network.explainer("gradient", []).explain(given.array).classes()
+    scores = network.run(given.array)
+    numbers = classes(target, network, len(given.array)) or [None] * len(given.array)
+    if len(numbers) != len(given.array):
+        raise ValueError(f"{len(numbers)} targets were given for {len(given.array)} samples")
+    return [int(np.argmax(row)) if number is None else number for row, number in zip(scores, numbers)]
 
 
 def _measured(
     model: Model,
+    network: _monosplit.Network,
+    head: Target,
     method: Method,
     given: Samples,
     explained: list[int],
@@ -136,13 +147,12 @@ def _measured(
     seed: int,
     report: Callable[[float], object] | None,
 ) -> list[list[tuple[float | None, str | None]]]:
-    network = model._network("float32")
     common: dict[str, Any] = {"masks": masks, "seed": seed, "report": report}
     if callable(method):
         function = _function(method, given.array.shape[-2:])
         maps = np.concatenate([function(given.array[i : i + 1], number) for i, number in enumerate(explained)])
         return _monosplit.measure(network, metrics, given.array, explained, maps, function=function, **common)
-    explainer = model.explainer(method, pictures=given.has_pictures)
+    explainer = model.explainer(method, target=head, pictures=given.has_pictures)
     maps = explainer._compiled.explain(given.array, explained).take_maps()
     return _monosplit.measure(
         network, metrics, given.array, explained, maps, method=explainer._compiled, **common

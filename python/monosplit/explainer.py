@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from . import _monosplit
 from .explanation import Explanation
 from .progress import Progress, reporting
@@ -21,12 +18,28 @@ class Explainer:
     """A method at a layer of a network, compiled. Made by :meth:`Model.explainer`; threads may share it."""
 
     def __init__(
-        self, model: Model, network: _monosplit.Network, compiled: _monosplit.CompiledExplainer, dtype: str
+        self,
+        model: Model,
+        network: _monosplit.Network,
+        compiled: _monosplit.CompiledExplainer,
+        dtype: str,
+        arguments: dict[str, Any],
     ) -> None:
         self._model = model
         self._network = network
         self._compiled = compiled
         self._dtype = dtype
+        self._arguments = arguments
+        """What :meth:`Model.explainer` made it from: a copy in another process is made from the same."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._model, self._arguments)
+
+    def __copy__(self) -> Explainer:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Explainer:
+        return self
 
     @property
     def layer(self) -> str | None:
@@ -52,24 +65,19 @@ class Explainer:
         """Explains samples: see :meth:`Model.explain`."""
         given = self._samples(x)
         found = self._run(given, target, progress)
-        network = self._network
-        scores = found.scores()
-        explained = found.classes()
-        names = [network.class_name(number) or str(number) for number in explained]
-        probabilities = [_probability(network, row, number) for row, number in zip(scores, explained)]
         facts = {"options": self.options, "origin": self._model.name, **found.diagnostics()}
         return Explanation(
             attributions=returned(found.take_attributions(), given.origin),
             maps=found.take_maps(),
-            scores=scores,
-            classes=explained,
-            class_names=names,
-            probabilities=probabilities,
+            scores=found.scores(),
+            classes=found.classes(),
+            class_names=found.class_names(),
+            probabilities=found.probabilities(),
             method=self._compiled.method,
             title=self._compiled.title,
             layer=self.layer,
             alpha=self._compiled.alpha,
-            target=network.target,
+            target=self._network.target,
             exponents=found.exponents(),
             facts=facts,
             samples=given,
@@ -84,5 +92,6 @@ class Explainer:
             return self._compiled.explain(given.array, wanted, report)
 
 
-def _probability(network: _monosplit.Network, scores: NDArray[Any], number: int) -> float | None:
-    return network.probability(np.asarray(scores, dtype=np.float64).tolist(), number)
+def _again(model: Model, arguments: dict[str, Any]) -> Explainer:
+    """The explainer that another process had."""
+    return model.explainer(**arguments)

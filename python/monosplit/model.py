@@ -16,7 +16,7 @@ from .evaluation import Evaluation, Method, evaluate
 from .explainer import Explainer
 from .explanation import Explanation
 from .progress import Progress, reporting
-from .samples import Input, dtype_name, is_torch, numpy_of, returned, samples
+from .samples import Input, array_of, dtype_name, is_torch, numpy_of, readable, returned, samples
 from .target import Region, Similarity, Target, TargetSpec, is_head, written
 
 if TYPE_CHECKING:
@@ -118,21 +118,41 @@ class Model:
         """The module it was exported from: layers may be named by its parts."""
         self._folder: Any = None
         """The folder of a network whose weights are too large for memory twice."""
+        self._recorded = False
+        """Whether the exporter recorded one run of the module, with what was decided in it."""
         self._network("float32")
 
-    def _targeted(self, dtype: str, target: Target) -> _monosplit.Network:
-        """The network with the head of a target behind it."""
+    def __getstate__(self) -> dict[str, Any]:
+        if self._folder is not None:
+            raise TypeError(f"{self.name} has weights above 2 GiB in a temporary folder and cannot be pickled")
+        return {"source": self._source, "options": self._options}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["source"], state["options"])  # type: ignore[misc]
+
+    def __copy__(self) -> Model:
+        return self
+
+    def __deepcopy__(self, memo: object) -> Model:
+        return self
+
+    def _targeted(self, dtype: str, target: Target, inputs: Mapping[str, Any] | None = None) -> _monosplit.Network:
+        """The network with values for further inputs, and the head of a target behind it."""
         network = self._network(dtype)
+        if inputs:
+            kinds = dict(network.inputs())
+            given = [(name, readable(array_of(value), dtype, kinds.get(name, "float"))) for name, value in inputs.items()]
+            network = network.with_inputs(given)
         if not is_head(target):
             return network
         files: list[str] = []
         try:
             text = written(target, files)
             key = f"{dtype} {text}"
-            found = self._networks.get(key)
+            found = None if inputs else self._networks.get(key)
             if found is None:
                 found = network.with_target(text)
-                if not files:
+                if not files and not inputs:
                     with self._lock:
                         self._networks[key] = found
             return found
@@ -177,6 +197,21 @@ class Model:
         return tuple(self._network("float32").sample_shape)
 
     @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs."""
+        return self._network("float32").ends()[0]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The names of the outputs."""
+        return self._network("float32").ends()[1]
+
+    @property
+    def suggested_targets(self) -> dict[str, list[str]]:
+        """Targets that suit each output, as :meth:`explain` takes them."""
+        return self._network("float32").suggested_targets()
+
+    @property
     def layers(self) -> list[Layer]:
         """All layers, in the order in which they are computed."""
         found = self._network("float32").layers()
@@ -203,7 +238,10 @@ class Model:
         return "\n".join(lines + [f"  note        {remark}" for remark in facts["remarks"]])
 
     def __repr__(self) -> str:
-        shape = "×".join(map(str, self.input_shape))
+        try:
+            shape = "×".join(map(str, self.input_shape))
+        except ValueError:
+            shape = ", ".join(self.inputs)
         return f"<Model {self.name}: {shape} → {self.classes or 'no'} classes>"
 
     def run(self, x: Input, *, dtype: Any = "float32", batch: int = 16) -> Any:
@@ -227,6 +265,7 @@ class Model:
         dtype: Any = "float32",
         batch: int = 16,
         pictures: bool = False,
+        inputs: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Explainer:
         """Compiles a method, to be called often.
@@ -234,7 +273,8 @@ class Model:
         ``layer`` is a name as PyTorch writes it (what enters it, or what leaves it with ``:out`` behind the name), or the
         module itself where the network came from one; ``""`` is the input. Options of the method are keywords
         (:func:`methods` lists them), with ``_`` for ``-``. ``target`` is a target other than a class (:mod:`target`); classes
-        are given with each call. ``batch`` samples are computed at a time. ``pictures`` says that
+        are given with each call. ``inputs`` are the values of further inputs by their names, one sample for all or one for
+        each: they are held fixed, and the input that is left is explained. ``batch`` samples are computed at a time. ``pictures`` says that
         values are those of pictures made ready for the network, so that rules know their bounds.
 
         >>> import monosplit as ms
@@ -248,15 +288,20 @@ class Model:
         if batch < 1:
             raise ValueError(f"batch must be at least 1, found {batch}")
         texts, files = _texts({**given, **options})
-        network = self._targeted(dtype, target)
+        network = self._targeted(dtype, target, inputs)
+        named = self._layer_name(layer)
         try:
             compiled = network.explainer(
-                name, texts, layer=self._layer_name(layer), pictures=pictures, batch=batch
+                name, texts, layer=named, pictures=pictures, batch=batch
             )
         finally:
             for file in files:
                 os.remove(file)
-        return Explainer(self, network, compiled, dtype)
+        arguments = {
+            "method": method, "target": target, "layer": named, "dtype": dtype, "batch": batch, "pictures": pictures,
+            "inputs": inputs, **options,
+        }
+        return Explainer(self, network, compiled, dtype, arguments)
 
     def explain(
         self,
@@ -267,6 +312,7 @@ class Model:
         layer: str | torch.nn.Module | None = None,
         dtype: Any = "float32",
         batch: int = 16,
+        inputs: Mapping[str, Any] | None = None,
         progress: Progress = False,
         **options: Any,
     ) -> Explanation:
@@ -286,13 +332,14 @@ class Model:
         key = (method, self._layer_name(layer), dtype, batch, pictures, tuple(sorted(options.items())), repr(head))
         cacheable = (
             isinstance(method, str)
+            and not inputs
             and not isinstance(head, (Region, Similarity))
             and all(isinstance(value, (str, int, float)) for value in options.values())
         )
         explainer = self._explainers.get(key) if cacheable else None
         if explainer is None:
             explainer = self.explainer(
-                method, target=head, layer=layer, dtype=dtype, batch=batch, pictures=pictures, **options
+                method, target=head, layer=layer, dtype=dtype, batch=batch, pictures=pictures, inputs=inputs, **options
             )
             if cacheable:
                 with self._lock:
@@ -328,7 +375,8 @@ class Model:
     ) -> Evaluation:
         """Measures methods, ours by name and your own as functions, on samples.
 
-        A function is called with images ``[N, C, H, W]`` and a class and returns maps ``[N, H, W]``. ``masks`` are those of
+        ``target`` is as for :meth:`explain`: classes, or one of :mod:`target`, whose score is then what metrics look at.
+        A function is called with images ``[N, C, H, W]`` and a class (0 for a target that is none) and returns maps ``[N, H, W]``. ``masks`` are those of
         the objects, for metrics of localisation. :func:`metrics` lists the metrics.
 
         >>> import monosplit as ms

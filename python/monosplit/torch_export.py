@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import inspect
 import io
 import logging
 import os
 import tempfile
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +28,8 @@ LARGEST_IN_MEMORY = 2**31 - 2**20
 """Files of ONNX are smaller than 2 GiB; weights beyond go into files of their own."""
 TOLERANCE = 1e-3
 """The share of the largest score by which the exported network may differ from the module without a warning."""
+DECISIONS = ("data-dependent", "DataDependent", "Dynamic control flow", "symbolically traced variables cannot be used")
+"""What PyTorch's newer exporter says of a module that decides by its data what it computes."""
 
 _models: OrderedDict[str, Model] = OrderedDict()
 
@@ -37,15 +40,18 @@ class ExportWarning(UserWarning):
 
 def from_torch(
     module: torch.nn.Module,
-    example: torch.Tensor | Sequence[torch.Tensor],
+    example: torch.Tensor | Sequence[torch.Tensor] | Mapping[str, torch.Tensor],
     *,
     output: str | None = None,
     threads: int = 0,
     device: str = "cpu",
 ) -> Model:
-    """The network that a module is, for samples like those of ``example`` (a batch, or one for each input).
+    """The network that a module is, for samples like those of ``example``: a batch, or one for each input, in the order of
+    the arguments of ``forward`` or by their names.
 
-    The module is exported in memory; the same module with the same weights is exported once. What the exported network
+    Inputs are called like the arguments of ``forward`` where there are several; outputs like the keys of a dictionary where
+    the module returns one, otherwise ``output``, or ``output_0``, ``output_1``, … of a tuple. ``output`` chooses the one that
+    is explained, the first by default. The module is exported in memory; the same module with the same weights is exported once. What the exported network
     returns is compared with what the module returns, and a warning says so if they differ.
     """
     import torch
@@ -53,7 +59,7 @@ def from_torch(
     module = _unwrapped(module)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"expected a torch.nn.Module, found {type(module).__name__}")
-    inputs = (example,) if isinstance(example, torch.Tensor) else tuple(example)
+    inputs = _positional(module, example)
     if not inputs or not all(isinstance(value, torch.Tensor) for value in inputs):
         raise TypeError("example must be a tensor like those the module is called with, or one for each of its inputs")
     if any(value.ndim == 0 for value in inputs):
@@ -75,6 +81,19 @@ def from_torch(
     while len(_models) > CACHED_MODELS:
         _models.popitem(last=False)
     return model
+
+
+def _positional(module: Any, example: Any) -> tuple[Any, ...]:
+    """The example as the arguments of ``forward``, in their order."""
+    if not isinstance(example, Mapping):
+        return tuple(example) if isinstance(example, (tuple, list)) else (example,)
+    names = list(inspect.signature(module.forward).parameters)
+    if set(names[: len(example)]) != set(example):
+        raise ValueError(
+            f"example must name the first arguments of forward ({', '.join(names)}) without a gap, found "
+            f"{', '.join(map(str, example))}"
+        )
+    return tuple(example[name] for name in names[: len(example)])
 
 
 def _unwrapped(module: Any) -> Any:
@@ -125,15 +144,18 @@ def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     size = sum(value.numel() * value.element_size() for value in [*module.parameters(), *module.buffers()])
     # A batch of one would be taken for a constant by the exporter.
     doubled = tuple(torch.cat([value[:1], value[:1]]) for value in inputs)
+    names = _names(module, inputs)
     failures: list[Exception] = []
     unread: list[Exception] = []
     for newer, dynamic in ((True, True), (False, True), (True, False), (False, False)):
         example = doubled if dynamic else inputs
         export = _through_folder if size > LARGEST_IN_MEMORY else _in_memory
         try:
-            with _quiet(), torch.no_grad():
-                source, folder = export(module, example, newer, dynamic)
+            with _quiet(compiled=not newer), torch.no_grad():
+                source, folder = export(module, example, newer, _arguments(names, newer, dynamic))
         except Exception as failure:
+            if _is_decision(failure):
+                raise _decides(module, _first_line(failure)) from None
             failures.append(failure)
             continue
         try:
@@ -142,6 +164,8 @@ def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
             unread.append(failure)
             continue
         model._folder = folder
+        # The older exporter records one run, whatever was decided in it.
+        model._recorded = not newer
         return model
     if unread:
         raise unread[0] from None
@@ -151,24 +175,64 @@ def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
     ) from None
 
 
-def _arguments(inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> dict[str, Any]:
+def _is_decision(failure: BaseException | None) -> bool:
+    """Whether the newer exporter found a decision that hangs on the data."""
+    while failure is not None:
+        if any(words in str(failure) or words in type(failure).__name__ for words in DECISIONS):
+            return True
+        failure = failure.__cause__ or failure.__context__
+    return False
+
+
+def _decides(module: Any, why: str) -> ValueError:
+    return ValueError(
+        f"{type(module).__name__} decides by its data what it computes, and an exported network cannot ({why}); export a "
+        "module of the branch that is meant"
+    )
+
+
+def _names(module: Any, inputs: tuple[Any, ...]) -> tuple[list[str], list[str] | None]:
+    """The names of inputs and outputs; none where outputs are not all tensors."""
+    import torch
+    from torch.utils import _pytree
+
+    arguments = list(inspect.signature(module.forward).parameters.values())
+    named = len(arguments) >= len(inputs) and all(each.kind is not each.VAR_POSITIONAL for each in arguments[: len(inputs)])
+    read = [each.name for each in arguments[: len(inputs)]] if named else [f"input_{i}" for i in range(len(inputs))]
+    if len(inputs) == 1:
+        read = ["input"]
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found: Any = _pytree.tree_flatten_with_path(module(*inputs))[0]
+    if not all(isinstance(value, torch.Tensor) for _, value in found):
+        return read, None
+    words = [".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) for path, _ in found]
+    made = [word if word and not word[0].isdigit() else f"output_{word}".rstrip("_") for word in words]
+    # Two values of one name, or a name of an input, would be two things.
+    return read, None if len({*made, *read}) < len(made) + len(read) else made
+
+
+def _arguments(names: tuple[list[str], list[str] | None], newer: bool, dynamic: bool) -> dict[str, Any]:
     import torch
 
-    names = ["input"] if len(inputs) == 1 else [f"input_{index}" for index in range(len(inputs))]
-    arguments: dict[str, Any] = {"dynamo": newer, "input_names": names}
+    read, made = names
+    arguments: dict[str, Any] = {"dynamo": newer, "input_names": read}
+    if made is not None:
+        arguments["output_names"] = made
     if newer:
         arguments["verbose"] = False
     if dynamic and newer:
-        arguments["dynamic_shapes"] = tuple({0: torch.export.Dim.DYNAMIC} for _ in inputs)
+        arguments["dynamic_shapes"] = tuple({0: torch.export.Dim.DYNAMIC} for _ in read)
     elif dynamic:
-        arguments["dynamic_axes"] = {name: {0: "batch"} for name in names}
+        arguments["dynamic_axes"] = {name: {0: "batch"} for name in read}
     return arguments
 
 
-def _in_memory(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> tuple[dict[str, Any], Any]:
+def _in_memory(
+    module: Any, inputs: tuple[Any, ...], newer: bool, arguments: dict[str, Any]
+) -> tuple[dict[str, Any], Any]:
     import torch
 
-    arguments = _arguments(inputs, newer, dynamic)
     name = type(module).__name__
     if newer:
         program = torch.onnx.export(module, inputs, **arguments)
@@ -180,13 +244,14 @@ def _in_memory(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool)
     return {"data": bytes(buffer.getvalue()), "name": name}, None
 
 
-def _through_folder(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: bool) -> tuple[dict[str, Any], Any]:
+def _through_folder(
+    module: Any, inputs: tuple[Any, ...], newer: bool, arguments: dict[str, Any]
+) -> tuple[dict[str, Any], Any]:
     """Weights beyond what one file holds lie in files beside it, which stay as long as the network does."""
     import torch
 
     folder = tempfile.TemporaryDirectory(prefix="monosplit-")
     path = os.path.join(folder.name, "network.onnx")
-    arguments = _arguments(inputs, newer, dynamic)
     if newer:
         arguments["external_data"] = True
     torch.onnx.export(module, inputs, path, **arguments)
@@ -194,21 +259,50 @@ def _through_folder(module: Any, inputs: tuple[Any, ...], newer: bool, dynamic: 
 
 
 @contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """The exporters write pages; one line is said if they fail."""
-    logger = logging.getLogger("torch")
-    level = logger.level
-    logger.setLevel(logging.CRITICAL)
+def _quiet(compiled: bool) -> Iterator[None]:
+    """The exporters write pages, by prints, warnings and loggers; one line is said if they fail. The compiled part of the
+    older exporter writes to the standard output of the process, past Python."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
     try:
         with (
             warnings.catch_warnings(),
             contextlib.redirect_stdout(io.StringIO()),
             contextlib.redirect_stderr(io.StringIO()),
+            _closed_output() if compiled else contextlib.nullcontext(),
         ):
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(level)
+        logging.disable(before)
+
+
+@contextlib.contextmanager
+def _closed_output() -> Iterator[None]:
+    """Standard output of the process goes nowhere."""
+    import ctypes
+
+    def flush() -> None:
+        # What C and C++ have printed so far may still lie in their buffer.
+        with contextlib.suppress(OSError, AttributeError, TypeError):
+            ctypes.CDLL(None).fflush(None)
+
+    try:
+        kept = os.dup(1)
+    except OSError:
+        # The process has no standard output.
+        yield
+        return
+    flush()
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, 1)
+        os.close(nowhere)
+        yield
+    finally:
+        flush()
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def _first_line(failure: BaseException) -> str:
@@ -222,7 +316,7 @@ def _first_line(failure: BaseException) -> str:
 
 
 def _compare(model: Model, module: Any, inputs: tuple[Any, ...]) -> None:
-    """Says so where the exported network does not return what the module returns, on the example and on its negative."""
+    """Says so where the exported network does not return what the module returns, on the example and on other inputs."""
     if len(inputs) != 1 or model._options["output"] not in (None, "probability"):
         return
     # Networks are opened up to their logits: probabilities are compared as the module returns them.
@@ -231,11 +325,26 @@ def _compare(model: Model, module: Any, inputs: tuple[Any, ...]) -> None:
     if said is not None:
         text = f"the exported network does not return what {type(module).__name__} returns: {said}"
         warnings.warn(text, ExportWarning, stacklevel=3)
-    elif inputs[0].is_floating_point() and (other := _difference(whole, module, -inputs[0])) is not None:
-        raise ValueError(
-            f"{type(module).__name__} decides by its data what it computes: the network exported with this example is "
-            f"another one for other inputs ({other}); export the branch that is meant"
-        )
+        return
+    for other in _others(inputs[0], model._recorded):
+        if (said := _difference(whole, module, other)) is not None:
+            raise _decides(module, f"at other inputs than the example {said}")
+
+
+def _others(x: Any, recorded: bool) -> Iterator[Any]:
+    """Inputs unlike the example: its negative, and many more where the exporter recorded one run."""
+    import torch
+
+    if not x.is_floating_point():
+        return
+    yield -x
+    if not recorded:
+        return
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
+    yield from (torch.zeros_like(x), torch.ones_like(x), -torch.ones_like(x))
+    for factor in (0.01, 0.1, 1.0, 10.0, 100.0):
+        yield from (factor * x, factor * noise, factor * noise.abs(), -factor * noise.abs())
 
 
 def _difference(model: Model, module: Any, x: Any) -> str | None:
@@ -257,6 +366,8 @@ def _difference(model: Model, module: Any, x: Any) -> str | None:
     if found.shape == (*wanted.shape, 1):
         # One number a sample is read as the score of one class.
         found = found[..., 0]
+    if not np.isfinite(wanted).all():
+        return None
     if found.shape != wanted.shape:
         return f"shapes {found.shape} and {wanted.shape}"
     largest = float(np.max(np.abs(wanted), initial=0.0))

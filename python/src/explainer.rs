@@ -1,11 +1,14 @@
 //! A compiled explanation: batches of arrays in, scores, classes, attributions and maps out.
 
+use std::sync::Arc;
+
 use monosplit::explain::{
     Absolute, BatchPosition, Channels, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest,
     SaliencyMap, Settings, Size,
 };
 use monosplit::graph::batch::{rows, stack};
 use monosplit::graph::{Kind, Tensor};
+use monosplit::{Labels, Model, RankedClass, ScoreKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -44,6 +47,11 @@ pub(crate) struct CompiledExplainer {
     pub(crate) alpha: Option<f64>,
     /// All options that have an effect.
     pub(crate) options: Vec<(&'static str, String)>,
+    /// The network that holds the values of further inputs, where there are any.
+    pub(crate) given: Option<Model>,
+    /// Names of the classes and the kind of their scores.
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) score_kind: ScoreKind,
     /// Samples that are computed at a time.
     pub(crate) batch: usize,
 }
@@ -82,7 +90,9 @@ impl CompiledExplainer {
         let done = py.detach(|| self.in_batches(&samples, classes.as_deref(), &mut listener));
         match (done, listener.raised()) {
             (_, Some(raised)) => Err(raised),
-            (Ok(found), None) => Ok(Result::new(found)),
+            (Ok(parts), None) => {
+                Ok(Result { parts, labels: self.labels.clone(), score_kind: self.score_kind })
+            }
             (Err(error), None) => Err(exception(error)),
         }
     }
@@ -102,12 +112,17 @@ impl CompiledExplainer {
             let end = count.min(start + self.batch);
             listener.at_batch(index, batches);
             let images = if batches == 1 { samples.clone() } else { rows(samples, start..end)? };
+            let others = match &self.given {
+                Some(model) => model.given_inputs(start, end - start)?,
+                None => Vec::new(),
+            };
             let given = classes.map(|classes| Class::PerSampleOrTop(classes[start..end].to_vec()));
             let class = given.unwrap_or_else(|| self.class.clone());
             let position = Some(BatchPosition { offset: start, is_last: end == count });
             let batch = ExplainBatch {
                 progress: &*listener,
                 position,
+                other_inputs: &others,
                 ..ExplainBatch::new(&images, &class, &self.settings)
             };
             parts.push(self.explainer.explain_batch(&batch)?);
@@ -121,13 +136,11 @@ impl CompiledExplainer {
 #[pyclass(module = "monosplit")]
 pub(crate) struct Result {
     parts: Vec<Explanation>,
+    labels: Arc<Labels>,
+    score_kind: ScoreKind,
 }
 
 impl Result {
-    fn new(parts: Vec<Explanation>) -> Self {
-        Result { parts }
-    }
-
     fn joined(&self, of: impl Fn(&Explanation) -> &Tensor) -> PyResult<Tensor> {
         match &self.parts[..] {
             [only] => Ok(of(only).clone()),
@@ -160,6 +173,26 @@ impl Result {
     /// The explained class of each sample.
     fn classes(&self) -> Vec<usize> {
         self.parts.iter().flat_map(|part| part.classes.iter().copied()).collect()
+    }
+
+    /// The name of the explained class of each sample, its number where it has none.
+    fn class_names(&self) -> Vec<String> {
+        let named = |class: usize| self.labels.named(class).unwrap_or_else(|| class.to_string());
+        self.classes().into_iter().map(named).collect()
+    }
+
+    /// The probability of the explained class of each sample, where the scores say something about it.
+    fn probabilities(&self) -> Vec<Option<f64>> {
+        let mut found = Vec::new();
+        for part in &self.parts {
+            let scores = part.logits.to_f64();
+            let classes = scores.len() / part.classes.len().max(1);
+            for (row, &class) in scores.chunks(classes.max(1)).zip(&part.classes) {
+                let ranked = RankedClass::of_class(row, class, self.score_kind);
+                found.push(ranked.and_then(|ranked| ranked.probability));
+            }
+        }
+        found
     }
 
     /// The attributions, shaped like what is explained. They can be taken once.

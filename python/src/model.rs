@@ -1,7 +1,7 @@
 //! A network: opened from a file or from bytes, run, explained, verified, compiled.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use monosplit::Inference;
 use monosplit::catalogue::{MethodChoice, ValueBounds};
@@ -9,7 +9,7 @@ use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method, Size, chosen_layer};
 use monosplit::graph::{Graph, onnx};
 use monosplit::{
-    ClassSource, Compilation, Model, ModelOptions, Origin, OutputChoice, TargetChoice, TargetContext,
+    ClassSource, Compilation, Labels, Model, ModelOptions, Origin, OutputChoice, TargetChoice, TargetContext,
     Verification,
 };
 use numpy::PyReadonlyArrayDyn;
@@ -30,6 +30,9 @@ pub(crate) struct Network {
     engine: Arc<dyn Engine>,
     processor: Cpu,
     precision: Precision,
+    /// The network compiled to be run, while nobody runs it.
+    inference: Mutex<Option<Inference>>,
+    labels: OnceLock<Arc<Labels>>,
 }
 
 /// How a network is opened, as Python has it.
@@ -73,8 +76,7 @@ impl Opening {
             "cpu" => Arc::new(processor.clone()),
             device => gpu(device, self.precision)?,
         };
-        let precision = self.precision;
-        Ok(Network { model: model.map_err(exception)?, engine, processor, precision })
+        Ok(Network::new(model.map_err(exception)?, engine, processor, self.precision))
     }
 }
 
@@ -159,7 +161,23 @@ impl Network {
         });
         let model = model.map_err(exception)?;
         let (engine, processor) = (self.engine.clone(), self.processor.clone());
-        Ok(Network { model, engine, processor, precision: self.precision })
+        Ok(Network::new(model, engine, processor, self.precision))
+    }
+
+    /// The network with values for some of its inputs, held fixed like weights: for each one sample for all, or one for
+    /// each sample that is explained. The input that is left is explained.
+    fn with_inputs(&self, py: Python<'_>, given: Vec<(String, Bound<'_, PyAny>)>) -> PyResult<Self> {
+        let given = given.into_iter().map(|(name, value)| Ok((name, arrays::tensor(&value)?)));
+        let given = given.collect::<PyResult<Vec<_>>>()?;
+        let model = py.detach(|| self.model.clone().with_inputs(given)).map_err(exception)?;
+        Ok(Network::new(model, self.engine.clone(), self.processor.clone(), self.precision))
+    }
+
+    /// Name and kind (`float`, `int` or `bool`) of each input that must be given.
+    fn inputs(&self) -> Vec<(String, String)> {
+        let graph = self.model.original();
+        let inputs = graph.inputs().iter().map(|&id| graph.node(id));
+        inputs.map(|node| (node.label.tensor.clone(), node.kind.to_string())).collect()
     }
 
     /// The target that is explained where it is no class, as the command line writes it.
@@ -203,20 +221,14 @@ impl Network {
 
     /// The name of a class, none where it has none.
     fn class_name(&self, class: usize) -> PyResult<Option<String>> {
-        Ok(self.model.labels().map_err(exception)?.named(class))
+        Ok(self.labels().map_err(exception)?.named(class))
     }
 
     /// The class of a name, whatever its case.
     fn find_class(&self, name: &str) -> PyResult<usize> {
         let classes = self.model.expect_classes().map_err(exception)?;
-        let labels = self.model.labels().map_err(exception)?;
+        let labels = self.labels().map_err(exception)?;
         labels.find(name, classes).map_err(exception)
-    }
-
-    /// The probabilities of class scores, where the scores say something about them.
-    fn probability(&self, scores: Vec<f64>, class: usize) -> Option<f64> {
-        let ranked = monosplit::RankedClass::best(&scores, scores.len(), self.model.score_kind())?;
-        ranked.iter().find(|ranked| ranked.class == class)?.probability
     }
 
     /// The layers: name, operator, shape of the value (none for the batch axis), parameters.
@@ -266,8 +278,7 @@ impl Network {
     ) -> PyResult<Bound<'py, PyAny>> {
         let samples = arrays::tensor(samples)?;
         let count = samples.shape().first().copied().unwrap_or(0);
-        let mut inference =
-            py.detach(|| Inference::new(&self.model, self.engine.as_ref())).map_err(exception)?;
+        let mut inference = py.detach(|| self.taken_inference()).map_err(exception)?;
         let mut parts = Vec::new();
         for start in (0..count.max(1)).step_by(batch.max(1)) {
             let end = count.min(start + batch.max(1));
@@ -277,6 +288,9 @@ impl Network {
             });
             parts.push(part.map_err(exception)?);
             py.check_signals()?;
+        }
+        if let Ok(mut kept) = self.inference.lock() {
+            *kept = Some(inference);
         }
         let kind = parts.first().map_or(monosplit::graph::Kind::Float, monosplit::Tensor::kind);
         arrays::array(py, monosplit::stack(&parts, kind).map_err(exception)?)
@@ -324,6 +338,9 @@ impl Network {
                 layer,
                 alpha: chosen.alpha,
                 options: chosen.options,
+                given: model.has_given_inputs().then(|| model.clone()),
+                labels: self.labels()?,
+                score_kind: model.score_kind(),
                 batch: batch.max(1),
             })
         })
@@ -424,6 +441,24 @@ impl Network {
 }
 
 impl Network {
+    fn new(model: Model, engine: Arc<dyn Engine>, processor: Cpu, precision: Precision) -> Self {
+        Network { model, engine, processor, precision, inference: Mutex::default(), labels: OnceLock::new() }
+    }
+
+    /// The compiled network: the one that is kept, or another while a thread uses that.
+    fn taken_inference(&self) -> monosplit::Result<Inference> {
+        let kept = self.inference.lock().ok().and_then(|mut kept| kept.take());
+        kept.map_or_else(|| Inference::new(&self.model, self.engine.as_ref()), Ok)
+    }
+
+    fn labels(&self) -> monosplit::Result<Arc<Labels>> {
+        if let Some(known) = self.labels.get() {
+            return Ok(known.clone());
+        }
+        let found = Arc::new(self.model.labels()?);
+        Ok(self.labels.get_or_init(|| found).clone())
+    }
+
     /// The graph that is run, and what runs it.
     pub(crate) fn parts(&self) -> (&Graph, &dyn Engine) {
         (self.model.graph(), self.engine.as_ref())

@@ -269,6 +269,27 @@ def test_a_thousand_calls_do_not_grow(model, photograph):
     assert psutil.Process().memory_info().rss - before < 2_000_000
 
 
+def test_models_and_explainers_are_pickled_and_copied(model, photograph):
+    import copy
+    import pickle
+
+    explainer = model.explainer("integrated-gradients", steps=5)
+    expected = explainer(photograph, target=3)
+    assert np.array_equal(pickle.loads(pickle.dumps(explainer))(photograph, target=3), expected)
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).run(photograph), model.run(photograph))
+    assert copy.deepcopy(model) is model and copy.copy(explainer) is explainer
+
+
+def test_hints_are_in_words_of_python(model, photograph):
+    for call, words in (
+        (lambda: model.explain(photograph, "no-such-method"), r"monosplit\.methods\(\)"),
+        (lambda: model.explain(photograph, layer="no-such-layer"), r"model\.layers"),
+        (lambda: model.explain(photograph, target="no such breed"), r"model\.class_names"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
 def test_the_command_line_is_there(tmp_path):
     (tmp_path / "cat.png").write_bytes(ms.assets.photograph())
     (tmp_path / "network.onnx").write_bytes(ms.assets.network())

@@ -245,6 +245,20 @@ class Branching(nn.Module):
         return -x.flatten(1)[:, :4]
 
 
+class RareBranch(nn.Module):
+    """A branch that neither the example nor its negative takes."""
+
+    def forward(self, x):
+        return x.flatten(1)[:, :4] if x.abs().max() < 100 else -x.flatten(1)[:, :4]
+
+
+class HiddenBranch(nn.Module):
+    """The same out of sight of the newer exporter."""
+
+    def forward(self, x):
+        return x.flatten(1)[:, :4] * (2 if x.detach().numpy().sum() > 50_000 else 1)
+
+
 class Unexportable(nn.Module):
     def forward(self, x):
         return torch.linalg.svdvals(x[:, 0])[:, :4]
@@ -260,12 +274,14 @@ def test_what_is_exported_and_not_read_is_named():
         ms.from_torch(Dropping().eval(), batch())
 
 
-def test_what_cannot_be_exported_is_said_in_one_line():
+def test_what_cannot_be_exported_is_said_in_one_line(capfd):
     x = batch()
     cases = [
         (plain().train(), "eval"),
         (nn.Sequential(plain(), nn.Dropout().train()), "eval"),
         (Branching().eval(), "decides by its data|could not export"),
+        (RareBranch().eval(), "decides by its data"),
+        (HiddenBranch().eval(), "decides by its data"),
         (Unexportable().eval(), "could not export"),
     ]
     for network, words in cases:
@@ -274,6 +290,38 @@ def test_what_cannot_be_exported_is_said_in_one_line():
         assert "\n" not in str(raised.value)
     with pytest.raises(TypeError):
         ms.from_torch("resnet18", x)
+    assert capfd.readouterr() == ("", "")
+
+
+class PictureAndTable(nn.Module):
+    """Two inputs and a dictionary of outputs."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(6)
+        self.body = nn.Conv2d(3, 4, 3)
+        self.head = nn.Linear(9, 6)
+
+    def forward(self, image, table):
+        seen = self.body(image).relu().mean((2, 3))
+        return {"logits": self.head(torch.cat([seen, table], 1)), "level": image.mean((1, 2, 3))}
+
+
+def test_further_inputs_are_held_as_given():
+    network, x = PictureAndTable().eval().double(), batch().double()
+    table = torch.randn(2, 5).double()
+    model = ms.from_torch(network, {"table": table, "image": x})
+    assert model.inputs == ["image", "table"] and model.outputs == ["logits", "level"]
+    image, other = x.clone().requires_grad_(), table.clone().requires_grad_()
+    network(image, other)["logits"][:, 2].sum().backward()
+    settings = dict(layer="", target=2, dtype="float64")
+    close(model.explain(x, "gradient", inputs={"table": table}, **settings).attributions, image.grad)
+    close(model.explain(table, "gradient", inputs={"image": x}, **settings).attributions, other.grad)
+    one = model.explain(x, "gradient", inputs={"table": table[0]}, batch=1, **settings)
+    close(one.scores, network(x, table[:1].expand(2, -1))["logits"])
+    for wrong, words in (({}, "inputs=\\{"), ({"tabel": table}, "'table'"), ({"table": table[:, :3]}, "shape")):
+        with pytest.raises(ValueError, match=words):
+            model.explain(x, "gradient", inputs=wrong, **settings)
 
 
 class Segmenter(nn.Module):
@@ -320,11 +368,23 @@ def test_targets_of_networks_that_are_no_classifiers_agree_with_autograd():
         found = model.explain(x, "gradient", target=target, layer="", dtype="float64")
         close(found.attributions, leaf.grad, 1e-5)
         assert found.target and found._repr_png_()
-    for refused in (model.explainer("gradient", target=target_cases(network, x)[0][0]), model):
-        call = refused.evaluate if refused is model else refused
-        arguments = (["gradient"], x, ["sparseness"]) if refused is model else (x,)
-        with pytest.raises(ValueError, match="target|class"):
-            call(*arguments, target=ms.target.Region(np.ones((32, 32)), class_=1))
+    with pytest.raises(ValueError, match="target|class"):
+        model.explainer("gradient", target=target_cases(network, x)[0][0])(x, target=ms.target.Sum("output_0"))
+
+
+def test_metrics_look_at_the_score_of_a_target():
+    network, x = plain(), batch()
+    model = ms.from_torch(network, x)
+    own = lambda images, number: np.abs(images).sum(axis=1)
+    metric = "pixel-flipping"
+    found = model.evaluate({"own": own, "gradient": "gradient"}, x, [metric], target=ms.target.Contrast(2, 0))
+    assert {row.target for row in found} == {"contrast:2,0"}
+    parts = [model.evaluate({"own": own}, x, [metric], target=number).rows for number in (2, 0)]
+    # The area under a curve of differences is the difference of the areas.
+    for row, first, second in zip(found.rows, *parts):
+        assert row.value == pytest.approx(first.value - second.value, rel=1e-4, abs=1e-5)
+    by_name = model.evaluate({"own": own}, x, [metric], target="class:2")
+    assert [row.value for row in by_name] == pytest.approx([row.value for row in parts[0]], rel=1e-5)
 
 
 def test_a_contrast_is_the_difference_of_two_classes():

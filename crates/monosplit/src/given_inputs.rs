@@ -28,6 +28,11 @@ impl Model {
         Ok(model)
     }
 
+    /// Whether values were given for some of the inputs.
+    pub fn has_given_inputs(&self) -> bool {
+        !self.given.is_empty()
+    }
+
     /// The values of the other inputs for `count` samples from `first` on.
     pub fn given_inputs(&self, first: usize, count: usize) -> Result<Vec<(&str, Tensor)>> {
         let each = self.given.iter().map(|(name, value)| {

@@ -66,19 +66,50 @@ impl RankedClass {
         if scores.iter().any(|score| !score.is_finite()) {
             return None;
         }
+        let total = SoftmaxTotal::of(scores);
+        let mut order: Vec<usize> = (0..scores.len()).collect();
+        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
+        let ranked = |class: usize| RankedClass {
+            class,
+            score: scores[class],
+            probability: total.probability(scores[class], score_kind),
+        };
+        Some(order.into_iter().take(count).map(ranked).collect())
+    }
+
+    /// One class among all scores. `None` if there is no such class or a score is not finite.
+    pub fn of_class(scores: &[f64], class: usize, score_kind: ScoreKind) -> Option<RankedClass> {
+        let score = *scores.get(class)?;
+        if scores.iter().any(|score| !score.is_finite()) {
+            return None;
+        }
+        Some(RankedClass {
+            class,
+            score,
+            probability: SoftmaxTotal::of(scores).probability(score, score_kind),
+        })
+    }
+}
+
+/// What the softmax divides by, with the largest score taken out so that nothing overflows.
+struct SoftmaxTotal {
+    largest: f64,
+    sum: f64,
+}
+
+impl SoftmaxTotal {
+    fn of(scores: &[f64]) -> Self {
         let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
-        let probability = |score: f64| match score_kind {
-            ScoreKind::Logits => Some((score - largest).exp() / sum),
+        SoftmaxTotal { largest, sum: scores.iter().map(|score| (score - largest).exp()).sum() }
+    }
+
+    fn probability(&self, score: f64, score_kind: ScoreKind) -> Option<f64> {
+        match score_kind {
+            ScoreKind::Logits => Some((score - self.largest).exp() / self.sum),
             ScoreKind::Independent => Some(1.0 / (1.0 + (-score).exp())),
             ScoreKind::Probabilities => Some(score),
             ScoreKind::Score => None,
-        };
-        let mut order: Vec<usize> = (0..scores.len()).collect();
-        order.sort_by(|&a, &b| scores[b].total_cmp(&scores[a]).then(a.cmp(&b)));
-        let ranked =
-            |class| RankedClass { class, score: scores[class], probability: probability(scores[class]) };
-        Some(order.into_iter().take(count).map(ranked).collect())
+        }
     }
 }
 
@@ -91,6 +122,12 @@ mod tests {
     fn large_logits_do_not_overflow() {
         let best = RankedClass::best(&[1000.0, 1001.0, 999.0], 5, ScoreKind::Logits).unwrap();
         assert_eq!(best.iter().map(|r| r.class).collect::<Vec<_>>(), [1, 0, 2]);
+        for ranked in &best {
+            assert_eq!(
+                RankedClass::of_class(&[1000.0, 1001.0, 999.0], ranked.class, ScoreKind::Logits),
+                Some(*ranked)
+            );
+        }
         for (ranked, expected) in best.iter().zip([0.665240955774822, 0.244728471054798, 0.090030573170381]) {
             assert!((ranked.probability.unwrap() - expected).abs() < 1e-14);
         }

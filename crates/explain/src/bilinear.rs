@@ -1,4 +1,4 @@
-//! Bilinear upsampling of maps, in the coordinate conventions of the methods that use it.
+//! Linear upsampling of maps along any number of axes, in the coordinate conventions of the methods that use it.
 
 /// Two neighbouring elements and the weight of the second.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -39,15 +39,19 @@ pub(crate) fn mirrored(from: usize, to: usize) -> Vec<Tap> {
     })
 }
 
-/// The upsampled map, from one of `width` columns.
-pub(crate) fn enlarged(map: &[f64], width: usize, rows: &[Tap], columns: &[Tap]) -> Vec<f64> {
+/// The upsampled map of one with these lengths, row-major; there are taps for each axis.
+pub(crate) fn enlarged(map: &[f64], lengths: &[usize], taps: &[Vec<Tap>]) -> Vec<f64> {
+    let (Some((_, lengths)), Some((first, taps))) = (lengths.split_first(), taps.split_first()) else {
+        return map.to_vec();
+    };
     let blend = |a: f64, b: f64, share: f64| a + share * (b - a);
-    let mut larger = Vec::with_capacity(rows.len() * columns.len());
-    for row in rows {
-        let line = |y: usize| &map[y * width..(y + 1) * width];
-        let between: Vec<f64> =
-            line(row.first).iter().zip(line(row.second)).map(|(&a, &b)| blend(a, b, row.share)).collect();
-        larger.extend(columns.iter().map(|tap| blend(between[tap.first], between[tap.second], tap.share)));
+    let size: usize = lengths.iter().product();
+    let slice = |at: usize| &map[at * size..(at + 1) * size];
+    let mut larger = Vec::with_capacity(first.len() * taps.iter().map(Vec::len).product::<usize>());
+    for tap in first {
+        let pairs = slice(tap.first).iter().zip(slice(tap.second));
+        let between: Vec<f64> = pairs.map(|(&a, &b)| blend(a, b, tap.share)).collect();
+        larger.extend(enlarged(&between, lengths, taps));
     }
     larger
 }
@@ -57,7 +61,7 @@ mod tests {
     use super::*;
 
     fn line(taps: &[Tap], map: &[f64]) -> Vec<f64> {
-        enlarged(map, map.len(), &corners(1, 1), taps)
+        enlarged(map, &[map.len()], &[taps.to_vec()])
     }
 
     fn close(found: &[f64], expected: &[f64]) {

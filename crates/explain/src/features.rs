@@ -2,8 +2,7 @@
 
 use monosplit_graph::{Error, Result, Tensor};
 
-use crate::sample_layout::SampleLayout;
-use crate::scorer::Region;
+use crate::sample_layout::{Region, SampleLayout};
 use crate::slic::{self, Pixels};
 
 /// The largest number of superpixels.
@@ -12,14 +11,15 @@ const MOST_SEGMENTS: usize = 10_000;
 /// How an image is divided into features.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Features {
-    /// Superpixels by SLIC.
+    /// Superpixels by SLIC: connected pieces of a picture, a series or a volume. In a table `[N, F]` every feature is one.
     Superpixels {
         /// Their approximate number.
         segments: usize,
         /// The weight of spatial distance against colour distance: the greater, the squarer the superpixels.
         compactness: f64,
     },
-    /// Squares with sides of this many pixels; the last of a row or column may be smaller.
+    /// Squares with sides of this many pixels (pieces of a series, cubes of a volume); the last along an axis may be
+    /// smaller.
     Grid(usize),
     /// Every element is a feature.
     Elements,
@@ -54,18 +54,17 @@ impl Groups {
     }
 
     /// The bounding box of each feature.
-    pub(crate) fn regions(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
-        let (_, width) = layout.plane()?;
+    pub(crate) fn regions(&self, layout: &SampleLayout) -> Vec<Region> {
         let mut regions: Vec<Option<Region>> = vec![None; self.count];
         for (element, &group) in self.of_element.iter().enumerate() {
-            let position = layout.position(element);
-            let at = [position / width, position % width];
-            let region = regions[group].get_or_insert_with(|| at.map(|at| at..at + 1));
+            let at = layout.coordinates(layout.position(element));
+            let region = regions[group].get_or_insert_with(|| at.iter().map(|&at| at..at + 1).collect());
             for (range, at) in region.iter_mut().zip(at) {
                 *range = range.start.min(at)..range.end.max(at + 1);
             }
         }
-        Ok(regions.into_iter().map(|region| region.unwrap_or([0..1, 0..1])).collect())
+        let first = || layout.spatial_dims().iter().map(|_| 0..1).collect();
+        regions.into_iter().map(|region| region.unwrap_or_else(first)).collect()
     }
 
     /// A number for each position, from one for each feature; `whole` says whether features hold all channels of their
@@ -85,7 +84,6 @@ impl Features {
     pub(crate) fn check(&self, layout: &SampleLayout) -> Result<()> {
         match self {
             Features::Superpixels { segments, compactness } => {
-                layout.plane()?;
                 let fine = *compactness > 0.0 && compactness.is_finite();
                 if !fine || !(1..=MOST_SEGMENTS).contains(segments) {
                     return Err(Error::argument(format!(
@@ -95,11 +93,12 @@ impl Features {
                 }
             }
             Features::Grid(side) => {
-                let (height, width) = layout.plane()?;
-                if !(1..=height.max(width)).contains(side) {
+                let longest = layout.spatial_dims().iter().max().copied().unwrap_or(1);
+                if !(1..=longest).contains(side) {
+                    let size: Vec<String> = layout.spatial_dims().iter().map(usize::to_string).collect();
                     return Err(Error::argument(format!(
-                        "squares of {side} pixels a side on {height} × {width}: expected 1 to {}",
-                        height.max(width)
+                        "cells of {side} a side on {}: expected 1 to {longest}",
+                        size.join(" × ")
                     )));
                 }
             }
@@ -121,13 +120,13 @@ impl Features {
     }
 
     /// The size of the largest bounding box of a feature; none if it depends on the image.
-    pub(crate) fn largest(&self, layout: &SampleLayout) -> Result<Option<[usize; 2]>> {
-        if layout.plane().is_err() || matches!(self, Features::Superpixels { .. }) {
+    pub(crate) fn largest(&self, layout: &SampleLayout) -> Result<Option<Vec<usize>>> {
+        if !layout.is_plane() || matches!(self, Features::Superpixels { .. }) {
             return Ok(None);
         }
-        let regions = self.groups(&[], layout)?.regions(layout)?;
+        let regions = self.groups(&[], layout)?.regions(layout);
         let most = |axis: usize| regions.iter().map(|region| region[axis].len()).max().unwrap_or(1);
-        Ok(Some([most(0), most(1)]))
+        Ok(Some(vec![most(0), most(1)]))
     }
 
     /// The features of an image.
@@ -138,19 +137,27 @@ impl Features {
             }
             Features::Mask(mask) => return self.mask(mask, layout),
             Features::Grid(side) => {
-                let (height, width) = layout.plane()?;
-                let across = width.div_ceil(*side);
-                let cell = |position: usize| position / width / side * across + position % width / side;
-                ((0..height * width).map(cell).collect::<Vec<_>>(), height.div_ceil(*side) * across)
+                let lengths = layout.spatial_dims();
+                let cells = |length: &usize| length.div_ceil(*side);
+                let cell = |position: usize| {
+                    let along = layout.coordinates(position).into_iter().zip(lengths);
+                    along.fold(0, |index, (at, length)| index * cells(length) + at / side)
+                };
+                let count = lengths.iter().map(cells).product();
+                ((0..layout.position_count()).map(cell).collect::<Vec<_>>(), count)
+            }
+            // The features of a table have neither neighbours nor a common unit: each is one of its own.
+            Features::Superpixels { .. } if layout.is_table() => {
+                return Features::Elements.groups(image, layout);
             }
             Features::Superpixels { segments, compactness } => {
-                let (height, width) = layout.plane()?;
                 let channels = layout.channels();
-                let positions = 0..height * width;
+                let positions = 0..layout.position_count();
                 let values = positions
                     .flat_map(|position| (0..channels).map(move |c| image[layout.element(c, position)]))
                     .collect();
-                slic::superpixels(Pixels { height, width, channels, values }, *segments, *compactness)
+                let lengths = layout.spatial_dims().to_vec();
+                slic::superpixels(Pixels { lengths, channels, values }, *segments, *compactness)
             }
         };
         let of_element = (0..layout.len()).map(|element| of_position[layout.position(element)]).collect();
@@ -217,5 +224,29 @@ mod tests {
         let mut sizes = vec![0; groups.count];
         groups.of_element.iter().for_each(|&group| sizes[group] += 1);
         assert_eq!(sizes, [9, 9, 3, 6, 6, 2]);
+    }
+
+    #[test]
+    fn cells_have_as_many_axes_as_the_input() {
+        let series = Features::Grid(4).groups(&[0.0; 20], &layout(&[2, 10])).unwrap();
+        assert_eq!(series.of_element[..10], [0, 0, 0, 0, 1, 1, 1, 1, 2, 2]);
+        assert_eq!(series.of_element[..10], series.of_element[10..]);
+        let volume = Features::Grid(2).groups(&[0.0; 60], &layout(&[1, 3, 4, 5])).unwrap();
+        assert_eq!(volume.count, 2 * 2 * 3);
+        for (position, &cell) in volume.of_element.iter().enumerate() {
+            let [d, h, w] = [position / 20, position / 5 % 4, position % 5];
+            assert_eq!(cell, (d / 2 * 2 + h / 2) * 3 + w / 2);
+        }
+        let regions = volume.regions(&layout(&[1, 3, 4, 5]));
+        assert_eq!(regions[11], [2..3, 2..4, 4..5]);
+        assert!(Features::Grid(6).check(&layout(&[1, 3, 4, 5])).is_err());
+    }
+
+    #[test]
+    fn superpixels_of_a_table_are_its_features() {
+        let axes = Axes { channels: None, image_channels: 1 };
+        let table = SampleLayout::new(&Shape::batched(&[4]), axes).unwrap();
+        let groups = Features::default().groups(&[1.0, 5.0, 1.0, 1.0], &table).unwrap();
+        assert_eq!((groups.of_element, groups.count), (vec![0, 1, 2, 3], 4));
     }
 }

@@ -1,8 +1,13 @@
 //! The layout of one sample of a value: the channel and the spatial position of each element.
 
+use std::ops::Range;
+
 use monosplit_graph::{Error, Result, Shape};
 
 use crate::channels::Axes;
+
+/// A box of positions: a range along each spatial axis.
+pub(crate) type Region = Vec<Range<usize>>;
 
 /// The layout of the elements of one sample, row-major as in the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,6 +17,7 @@ pub(crate) struct SampleLayout {
     /// The distance from one channel to the next, in elements.
     stride: usize,
     spatial_dims: Vec<usize>,
+    has_channels: bool,
 }
 
 impl SampleLayout {
@@ -28,6 +34,7 @@ impl SampleLayout {
                 channels: 1,
                 stride: dims.iter().product(),
                 dims,
+                has_channels: false,
             });
         };
         let spatial_dims = dims.iter().enumerate().filter(|(i, _)| *i != axis).map(|(_, &n)| n).collect();
@@ -36,6 +43,7 @@ impl SampleLayout {
             stride: dims[axis + 1..].iter().product(),
             spatial_dims,
             dims,
+            has_channels: true,
         })
     }
 
@@ -64,15 +72,29 @@ impl SampleLayout {
         self.spatial_dims.iter().product()
     }
 
-    /// Height and width; an error if there are not two spatial axes.
-    pub(crate) fn plane(&self) -> Result<(usize, usize)> {
-        match *self.spatial_dims {
-            [height, width] => Ok((height, width)),
-            _ => Err(Error::shape(format!(
-                "expected a value with height and width, found spatial axes {:?}; name a layer that has them",
-                self.spatial_dims
-            ))),
+    /// Whether it is a row of a table, `[N, F]`: its positions have no channels, and neighbours mean nothing.
+    pub(crate) fn is_table(&self) -> bool {
+        !self.has_channels
+    }
+
+    /// Whether the only spatial axes are height and width.
+    pub(crate) fn is_plane(&self) -> bool {
+        self.has_channels && self.spatial_dims.len() == 2
+    }
+
+    /// Calls `act` for every position of a region, in the order of their indices.
+    pub(crate) fn for_each_position(&self, region: &[Range<usize>], mut act: impl FnMut(usize)) {
+        for_each_in(&self.spatial_dims, region, 0, &mut act);
+    }
+
+    /// The index of a position along each spatial axis.
+    pub(crate) fn coordinates(&self, position: usize) -> Vec<usize> {
+        let mut rest = position;
+        let mut coordinates = vec![0; self.spatial_dims.len()];
+        for (coordinate, &length) in coordinates.iter_mut().zip(&self.spatial_dims).rev() {
+            (*coordinate, rest) = (rest % length, rest / length);
         }
+        coordinates
     }
 
     /// The element of a channel at a spatial position.
@@ -91,9 +113,33 @@ impl SampleLayout {
     }
 }
 
+/// Calls `act` for the positions of a region along `dims`, at the outer positions whose row-major index is `outer`.
+fn for_each_in(dims: &[usize], region: &[Range<usize>], outer: usize, act: &mut impl FnMut(usize)) {
+    let (Some((&length, dims)), Some((range, region))) = (dims.split_first(), region.split_first()) else {
+        act(outer);
+        return;
+    };
+    range.clone().for_each(|at| for_each_in(dims, region, outer * length + at, act));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_region_of_any_number_of_axes_holds_the_positions_whose_coordinates_are_in_it() {
+        for dims in [&[2, 7][..], &[2, 4, 5], &[3, 3, 4, 5]] {
+            let axes = Axes { channels: Some(1), image_channels: 1 };
+            let layout = SampleLayout::new(&Shape::batched(dims), axes).unwrap();
+            let region: Region = dims[1..].iter().map(|&length| 1..length - 1).collect();
+            let mut found = Vec::new();
+            layout.for_each_position(&region, |position| found.push(position));
+            let within = |position: &usize| {
+                layout.coordinates(*position).iter().zip(&region).all(|(at, range)| range.contains(at))
+            };
+            assert_eq!(found, (0..layout.position_count()).filter(within).collect::<Vec<_>>());
+        }
+    }
 
     #[test]
     fn elements_and_places_belong_together_wherever_the_channels_are() {

@@ -2,8 +2,6 @@
 //! each sample, the part after it is compiled once and run on perturbed copies of the layer's value. Copies of all samples
 //! share batches of bounded size, and no more than one batch of copies exists at a time.
 
-use std::ops::Range;
-
 use monosplit_engine::{Change, CompileOptions, Engine, IncrementalProgram, Program};
 use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor};
@@ -18,7 +16,7 @@ use crate::methods::Gradient;
 use crate::model_output::{ModelOutput, ModelOutputs};
 use crate::network::{Network, class_scores};
 use crate::network_partition::{NetworkPartition, batch_of};
-use crate::sample_layout::SampleLayout;
+use crate::sample_layout::{Region, SampleLayout};
 use crate::target::is_target_score;
 
 /// The default number of perturbed copies in a batch.
@@ -43,9 +41,6 @@ enum SuffixProgram {
     /// Computes the receptive field of a change within a rectangle of the image.
     Incremental { scores: Graph, program: Box<IncrementalProgram> },
 }
-
-/// Rows and columns of an image.
-pub(crate) type Region = [Range<usize>; 2];
 
 /// A perturbed copy: the index of its sample, and its number among the copies of that sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,22 +91,22 @@ impl Scorer {
         Scorer::new(&NetworkLayer { layer: None, ..*target }, engine, batch, &[request])
     }
 
-    /// For class scores of copies of the image that are perturbed within rectangles of at most this size, or of copies of a
-    /// layer that are perturbed anywhere.
+    /// For class scores of copies of the image that are perturbed within boxes of at most this size. The receptive
+    /// field of the change alone is computed where the image has height and width and the engine can.
     pub(crate) fn local(
         target: &NetworkLayer<'_>,
         engine: &dyn Engine,
         batch: usize,
-        largest: [usize; 2],
+        largest: &[usize],
     ) -> Result<Self> {
-        if target.layer.is_some() {
+        let (None, &[height, width]) = (target.layer, largest) else {
             return Scorer::scores(target, engine, batch);
-        }
+        };
         check_batch(batch)?;
         check_samples(target.network)?;
         let network = Network::new(target.network)?;
         let scores = class_scores(target.network)?;
-        let Some(program) = engine.compile_incremental(&scores, largest, batch)? else {
+        let Some(program) = engine.compile_incremental(&scores, [height, width], batch)? else {
             return Scorer::scores(target, engine, batch);
         };
         let partition = NetworkPartition::at(&network, network.input(), engine)?;
@@ -250,7 +245,6 @@ impl Scorer {
             return self.run_perturbed(cut_values, counts, change, take);
         };
         let baseline = program.baseline(&bind(scores, cut_values.batch, &[])?)?;
-        let (_, width) = self.layout().plane()?;
         let (mut copy, mut copied) = (Vec::new(), None);
         let mut changed = |perturbation: Perturbation| {
             if copied.replace(perturbation.sample) != Some(perturbation.sample) {
@@ -258,8 +252,13 @@ impl Scorer {
             }
             let region = region(perturbation);
             change(perturbation, &mut copy);
-            let values =
-                exchanged(&region, width, self.layout(), cut_values.value(perturbation.sample), &mut copy)?;
+            let values = exchanged(&region, self.layout(), cut_values.value(perturbation.sample), &mut copy)?;
+            let region = <[_; 2]>::try_from(region).map_err(|region| {
+                Error::shape(format!(
+                    "expected a change of rows and columns, found one along {} axes",
+                    region.len()
+                ))
+            })?;
             Ok(Change { sample: perturbation.sample, region, values })
         };
         let outputs = |batch: &[Perturbation]| {
@@ -339,23 +338,17 @@ impl Scorer {
     }
 }
 
-/// The elements `[channels, rows, columns]` of a region of a perturbed image, which is restored to the original there.
-fn exchanged(
-    region: &Region,
-    width: usize,
-    layout: &SampleLayout,
-    was: &[f64],
-    image: &mut [f64],
-) -> Result<Tensor> {
-    let [rows, columns] = region;
-    let mut values = Vec::with_capacity(layout.channels() * rows.len() * columns.len());
+/// The elements `[channels, …]` of a region of a perturbed image, which is restored to the original there.
+fn exchanged(region: &Region, layout: &SampleLayout, was: &[f64], image: &mut [f64]) -> Result<Tensor> {
+    let lengths: Vec<usize> = region.iter().map(ExactSizeIterator::len).collect();
+    let mut values = Vec::with_capacity(layout.channels() * lengths.iter().product::<usize>());
     for channel in 0..layout.channels() {
-        for position in rows.clone().flat_map(|row| columns.clone().map(move |column| row * width + column)) {
+        layout.for_each_position(region, |position| {
             let element = layout.element(channel, position);
             values.push(std::mem::replace(&mut image[element], was[element]));
-        }
+        });
     }
-    Tensor::new([layout.channels(), rows.len(), columns.len()], values)
+    Tensor::new(batch_of(layout.channels(), &lengths), values)
 }
 
 /// Fails if the batch size is out of range.

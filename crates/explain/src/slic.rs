@@ -8,18 +8,16 @@ const SMALLEST: f64 = 0.5;
 /// Segments end at this multiple of the expected size.
 const LARGEST: f64 = 3.0;
 
-/// An image: `channels` numbers for each pixel, row by row.
+/// An image, a series or a volume: `channels` numbers for each pixel, row-major.
 pub(crate) struct Pixels {
-    pub(crate) height: usize,
-    pub(crate) width: usize,
+    pub(crate) lengths: Vec<usize>,
     pub(crate) channels: usize,
     pub(crate) values: Vec<f64>,
 }
 
 /// A cluster centre: its position and its colour.
 struct Centre {
-    y: f64,
-    x: f64,
+    at: Vec<f64>,
     colour: Vec<f64>,
 }
 
@@ -34,7 +32,7 @@ pub(crate) fn superpixels(mut pixels: Pixels, segments: usize, compactness: f64)
     }
     pixels.values.iter_mut().for_each(|v| *v /= compactness);
     let (mut centres, step) = pixels.centres(segments);
-    let mut labels = vec![0; pixels.height * pixels.width];
+    let mut labels = vec![0; pixels.lengths.iter().product()];
     for _ in 0..ROUNDS {
         let before = labels.clone();
         pixels.assign(&centres, step, &mut labels);
@@ -44,7 +42,7 @@ pub(crate) fn superpixels(mut pixels: Pixels, segments: usize, compactness: f64)
         pixels.recentre(&mut centres, &labels);
     }
     let expected = labels.len() as f64 / centres.len() as f64;
-    connected(&labels, pixels.width, (SMALLEST * expected) as usize, (LARGEST * expected) as usize)
+    connected(&labels, &pixels.lengths, (SMALLEST * expected) as usize, (LARGEST * expected) as usize)
 }
 
 impl Pixels {
@@ -57,26 +55,23 @@ impl Pixels {
 
     /// Centres on a regular grid, and its step. All colours are equal at first: the first iteration uses positions alone.
     fn centres(&self, segments: usize) -> (Vec<Centre>, usize) {
-        let (height, width) = (self.height as f64, self.width as f64);
-        let across = (height * width / segments as f64).sqrt();
-        let (short, long) = if height <= width { (height, width) } else { (width, height) };
-        // An image narrower than the step has one row of centres, which then lie closer.
-        let steps = if short < across { (short, long / segments as f64) } else { (across, across) };
-        let (down, right) = if height <= width { steps } else { (steps.1, steps.0) };
-        let along = |length: usize, step: f64| {
+        let steps = steps(&self.lengths, segments);
+        let mut centres = vec![Centre { at: Vec::new(), colour: vec![0.0; self.channels] }];
+        for (&length, &step) in self.lengths.iter().zip(&steps) {
             let (start, step) = ((step / 2.0).floor() as usize, (step.round() as usize).max(1));
-            (start.min(length.saturating_sub(1))..length)
-                .step_by(step)
-                .map(|at| at as f64)
-                .collect::<Vec<_>>()
-        };
-        let columns = along(self.width, right);
-        let colour = vec![0.0; self.channels];
-        let centres = along(self.height, down).into_iter().flat_map(|y| {
-            let colour = &colour;
-            columns.iter().map(move |&x| Centre { y, x, colour: colour.clone() })
-        });
-        (centres.collect(), (down.max(right).round() as usize).max(1))
+            let along = (start.min(length.saturating_sub(1))..length).step_by(step);
+            let extended = |centre: &Centre| {
+                let (before, colour) = (centre.at.clone(), centre.colour.clone());
+                let at = move |at: usize| Centre {
+                    at: [before.as_slice(), &[at as f64]].concat(),
+                    colour: colour.clone(),
+                };
+                along.clone().map(at).collect::<Vec<_>>()
+            };
+            centres = centres.iter().flat_map(extended).collect();
+        }
+        let step = steps.iter().copied().fold(0.0, f64::max);
+        (centres, (step.round() as usize).max(1))
     }
 
     /// Assigns each pixel to the nearest centre within twice the step.
@@ -84,20 +79,22 @@ impl Pixels {
         let mut nearest = vec![f64::INFINITY; labels.len()];
         let weight = 1.0 / (step * step) as f64;
         let reach = 2.0 * step as f64;
-        let span = |at: f64, length: usize| {
-            (at - reach).max(0.0) as usize..((at + reach + 1.0) as usize).min(length)
-        };
         for (number, centre) in centres.iter().enumerate() {
-            for y in span(centre.y, self.height) {
-                let down = (centre.y - y as f64).powi(2);
-                for x in span(centre.x, self.width) {
-                    let at = y * self.width + x;
-                    let colour = &self.values[at * self.channels..(at + 1) * self.channels];
-                    let unlike: f64 = colour.iter().zip(&centre.colour).map(|(a, b)| (a - b).powi(2)).sum();
-                    let distance = (down + (centre.x - x as f64).powi(2)) * weight + unlike;
-                    if distance < nearest[at] {
-                        (nearest[at], labels[at]) = (distance, number);
-                    }
+            // Indices of pixels, and how far they are from the centre along the axes so far.
+            let mut near = vec![(0, 0.0)];
+            for (&at, &length) in centre.at.iter().zip(&self.lengths) {
+                let span = (at - reach).max(0.0) as usize..((at + reach + 1.0) as usize).min(length);
+                let further = |&(index, far): &(usize, f64)| {
+                    span.clone().map(move |i| (index * length + i, far + (at - i as f64).powi(2)))
+                };
+                near = near.iter().flat_map(further).collect();
+            }
+            for (at, far) in near {
+                let colour = &self.values[at * self.channels..(at + 1) * self.channels];
+                let unlike: f64 = colour.iter().zip(&centre.colour).map(|(a, b)| (a - b).powi(2)).sum();
+                let distance = far * weight + unlike;
+                if distance < nearest[at] {
+                    (nearest[at], labels[at]) = (distance, number);
                 }
             }
         }
@@ -105,28 +102,55 @@ impl Pixels {
 
     /// Moves each centre to the mean of its pixels.
     fn recentre(&self, centres: &mut [Centre], labels: &[usize]) {
+        let axes = self.lengths.len();
         let mut counts = vec![0.0; centres.len()];
-        let mut sums = vec![0.0; centres.len() * (self.channels + 2)];
-        for (at, &label) in labels.iter().enumerate() {
+        let mut sums = vec![0.0; centres.len() * (self.channels + axes)];
+        for (index, &label) in labels.iter().enumerate() {
             counts[label] += 1.0;
-            let sum = &mut sums[label * (self.channels + 2)..(label + 1) * (self.channels + 2)];
-            sum[0] += (at / self.width) as f64;
-            sum[1] += (at % self.width) as f64;
-            let colour = &self.values[at * self.channels..(at + 1) * self.channels];
-            sum[2..].iter_mut().zip(colour).for_each(|(sum, v)| *sum += v);
+            let sum = &mut sums[label * (self.channels + axes)..(label + 1) * (self.channels + axes)];
+            let mut rest = index;
+            for (sum, &length) in sum[..axes].iter_mut().zip(&self.lengths).rev() {
+                *sum += (rest % length) as f64;
+                rest /= length;
+            }
+            let colour = &self.values[index * self.channels..(index + 1) * self.channels];
+            sum[axes..].iter_mut().zip(colour).for_each(|(sum, v)| *sum += v);
         }
-        for ((centre, count), sum) in centres.iter_mut().zip(counts).zip(sums.chunks(self.channels + 2)) {
+        for ((centre, count), sum) in centres.iter_mut().zip(counts).zip(sums.chunks(self.channels + axes)) {
             if count > 0.0 {
-                (centre.y, centre.x) = (sum[0] / count, sum[1] / count);
-                centre.colour = sum[2..].iter().map(|sum| sum / count).collect();
+                centre.at = sum[..axes].iter().map(|sum| sum / count).collect();
+                centre.colour = sum[axes..].iter().map(|sum| sum / count).collect();
             }
         }
     }
 }
 
+/// The distance of the centres along each axis: the same along all, but no longer than an axis. Along an axis shorter than
+/// that there is one centre, and along the others they then lie closer.
+fn steps(lengths: &[usize], segments: usize) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..lengths.len()).collect();
+    order.sort_by_key(|&axis| lengths[axis]);
+    let mut steps = vec![0.0; lengths.len()];
+    for (done, &axis) in order.iter().enumerate() {
+        let open = &order[done..];
+        let volume: f64 = open.iter().map(|&axis| lengths[axis] as f64).product::<f64>() / segments as f64;
+        let step = match open.len() {
+            1 => volume,
+            2 => volume.sqrt(),
+            axes => volume.powf(1.0 / axes as f64),
+        };
+        if lengths[axis] as f64 >= step || open.len() == 1 {
+            open.iter().for_each(|&axis| steps[axis] = step);
+            break;
+        }
+        steps[axis] = lengths[axis] as f64;
+    }
+    steps
+}
+
 /// Renumbers connected segments in row-major order. A segment smaller than `smallest` is merged into the neighbour found last; a
 /// segment ends at `largest` pixels.
-fn connected(labels: &[usize], width: usize, smallest: usize, largest: usize) -> (Vec<usize>, usize) {
+fn connected(labels: &[usize], lengths: &[usize], smallest: usize, largest: usize) -> (Vec<usize>, usize) {
     const NONE: usize = usize::MAX;
     let mut found = vec![NONE; labels.len()];
     let mut count = 0;
@@ -139,7 +163,7 @@ fn connected(labels: &[usize], width: usize, smallest: usize, largest: usize) ->
         found[start] = count;
         let mut next = 0;
         while next < piece.len() && piece.len() < largest.max(1) {
-            for at in neighbours(piece[next], width, labels.len()) {
+            for at in neighbours(piece[next], lengths) {
                 if found[at] == NONE && labels[at] == labels[start] {
                     found[at] = count;
                     piece.push(at);
@@ -158,12 +182,17 @@ fn connected(labels: &[usize], width: usize, smallest: usize, largest: usize) ->
     (found, count)
 }
 
-/// The pixels above, below, left and right.
-fn neighbours(at: usize, width: usize, length: usize) -> impl Iterator<Item = usize> {
-    let left = (!at.is_multiple_of(width)).then(|| at - 1);
-    let right = (at % width + 1 < width).then_some(at + 1);
-    let below = Some(at + width).filter(|&at| at < length);
-    [right, left, below, at.checked_sub(width)].into_iter().flatten()
+/// The pixels before and behind along each axis; of an image those to the right and left, below and above.
+fn neighbours(at: usize, lengths: &[usize]) -> Vec<usize> {
+    let mut found = Vec::with_capacity(2 * lengths.len());
+    let (mut rest, mut stride) = (at, 1);
+    for &length in lengths.iter().rev() {
+        let along = rest % length;
+        found.extend((along + 1 < length).then_some(at + stride));
+        found.extend((along > 0).then(|| at - stride));
+        (rest, stride) = (rest / length, stride * length);
+    }
+    found
 }
 
 /// From sRGB to CIE L*a*b* under D65.
@@ -191,7 +220,7 @@ mod tests {
                 + 0.02 * noise.uniform((at * 3 + channel) as u64)
         };
         let values = (0..side * side).flat_map(|at| (0..3).map(move |c| colour(at, c))).collect();
-        Pixels { height: side, width: side, channels: 3, values }
+        Pixels { lengths: vec![side, side], channels: 3, values }
     }
 
     #[test]
@@ -204,17 +233,34 @@ mod tests {
             let own = (at / side >= side / 2, at % side >= side / 2);
             assert_eq!(*quarter[label].get_or_insert(own), own);
         }
-        let (again, pieces) = connected(&labels, side, 0, usize::MAX);
+        let (again, pieces) = connected(&labels, &[side, side], 0, usize::MAX);
         assert_eq!(pieces, count);
         assert_eq!(again.len(), labels.len());
     }
 
     #[test]
     fn a_flat_picture_is_divided_into_squares_and_a_single_line_into_pieces() {
-        let flat = Pixels { height: 30, width: 30, channels: 1, values: vec![0.5; 900] };
+        let flat = Pixels { lengths: vec![30, 30], channels: 1, values: vec![0.5; 900] };
         assert_eq!(superpixels(flat, 9, 10.0).1, 9);
-        let line = Pixels { height: 1, width: 30, channels: 1, values: vec![0.5; 30] };
+        let line = Pixels { lengths: vec![1, 30], channels: 1, values: vec![0.5; 30] };
         assert_eq!(superpixels(line, 5, 10.0).1, 5);
+        let series = Pixels { lengths: vec![30], channels: 1, values: vec![0.5; 30] };
+        assert_eq!(superpixels(series, 5, 10.0).1, 5);
+        let volume = Pixels { lengths: vec![8, 8, 8], channels: 1, values: vec![0.5; 512] };
+        assert_eq!(superpixels(volume, 8, 10.0).1, 8);
+        let slab = Pixels { lengths: vec![2, 12, 12], channels: 1, values: vec![0.5; 288] };
+        assert_eq!(superpixels(slab, 9, 10.0).1, 9);
+    }
+
+    #[test]
+    fn no_piece_of_a_series_or_a_volume_crosses_a_step() {
+        let series: Vec<f64> = (0..60).map(|t| if t < 27 { 0.0 } else { 1.0 }).collect();
+        let (labels, _) = superpixels(Pixels { lengths: vec![60], channels: 1, values: series }, 6, 0.1);
+        assert!(labels[..27].iter().all(|label| !labels[27..].contains(label)), "{labels:?}");
+        let half = |at: usize| if at / 36 < 5 { 0.0 } else { 1.0 };
+        let volume = Pixels { lengths: vec![9, 6, 6], channels: 1, values: (0..324).map(half).collect() };
+        let (labels, _) = superpixels(volume, 12, 0.1);
+        assert!(labels[..180].iter().all(|label| !labels[180..].contains(label)), "{labels:?}");
     }
 
     #[test]

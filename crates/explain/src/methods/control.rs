@@ -27,7 +27,8 @@ pub struct ImageItself;
 /// A given map.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroundTruth {
-    /// `[H, W]` for all samples, or `[N, H, W]` for each; at another resolution, the nearest pixel is taken.
+    /// `[H, W]` for all samples, or `[N, H, W]` for each, with as many axes as the layer has besides samples and channels; at
+    /// another resolution, the nearest pixel is taken.
     pub masks: Option<Tensor>,
 }
 
@@ -89,27 +90,26 @@ impl MultiPass for GroundTruth {
         let masks = self.masks.clone().ok_or_else(|| {
             Error::argument("no mask was given").hint(Hint::new("mask-file", "the method needs one"))
         })?;
-        let (masks, height, width) = match *masks.shape() {
-            [height, width] if height > 0 && width > 0 => {
-                (masks.reshaped([1, height, width])?, height, width)
-            }
-            [count, height, width] if count > 0 && height > 0 && width > 0 => (masks, height, width),
+        let (to, shape) = (layer.layout.spatial_dims(), masks.shape());
+        let from = match shape.len().checked_sub(to.len()) {
+            Some(leading @ (0 | 1)) if !shape.contains(&0) => shape[leading..].to_vec(),
             _ => {
                 return Err(Error::shape(format!(
-                    "a mask of shape {:?}: expected height and width, with a number of masks before them or not",
-                    masks.shape()
+                    "a mask of shape {shape:?}: expected the {} axes of {to:?}, with a number of masks before them or not",
+                    to.len()
                 )));
             }
         };
-        let (rows, columns) = layer.layout.plane()?;
-        let nearest = |i: usize, from: usize, to: usize| ((2 * i + 1) * from / (2 * to)).min(from - 1);
         let of = masks.to_f64();
-        let mut fitted = Vec::with_capacity(masks.shape()[0] * rows * columns);
-        for mask in of.chunks(height * width) {
-            for y in 0..rows {
-                let line = nearest(y, height, rows) * width;
-                fitted.extend((0..columns).map(|x| mask[line + nearest(x, width, columns)]));
-            }
+        let mut fitted =
+            Vec::with_capacity(of.len() / from.iter().product::<usize>() * layer.layout.position_count());
+        for mask in of.chunks(from.iter().product()) {
+            fitted.extend((0..layer.layout.position_count()).map(|position| {
+                let along = layer.layout.coordinates(position).into_iter().zip(from.iter().zip(to));
+                let nearest =
+                    |i: usize, from: usize, to: usize| ((2 * i + 1) * from / (2 * to)).min(from - 1);
+                mask[along.fold(0, |index, (i, (&from, &to))| index * from + nearest(i, from, to))]
+            }));
         }
         Ok(Box::new(MaskMaps { maps: fitted, layer }))
     }

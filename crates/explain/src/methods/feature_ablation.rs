@@ -47,12 +47,13 @@ impl MultiPass for FeatureAblation {
         let (_, _, layout) = resolve_layer(target)?;
         self.features.check(&layout)?;
         let largest = self.features.largest(&layout)?;
+        let local = largest.is_some();
         let scorer = match largest {
-            Some(largest) => Scorer::local(target, engine, self.batch, largest)?,
+            Some(largest) => Scorer::local(target, engine, self.batch, &largest)?,
             None => Scorer::scores(target, engine, self.batch)?,
         };
         let parts = Parts::new(&self.features, &self.baseline, target, scorer);
-        Ok(Box::new(Ablating { parts, local: largest.is_some() }))
+        Ok(Box::new(Ablating { parts, local }))
     }
 }
 
@@ -153,8 +154,7 @@ impl PreparedMethod for Ablating {
             };
         let scorer = &self.parts.scorer;
         if self.local {
-            let regions = groups.iter().map(|groups| groups.regions(scorer.layout()));
-            let regions = regions.collect::<Result<Vec<_>>>()?;
+            let regions: Vec<_> = groups.iter().map(|groups| groups.regions(scorer.layout())).collect();
             // The first copy is the unperturbed image, for which any region will do.
             let region = |perturbation: Perturbation| {
                 regions[perturbation.sample][perturbation.number.saturating_sub(1)].clone()

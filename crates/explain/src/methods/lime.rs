@@ -87,9 +87,9 @@ const MOST_UNKNOWNS: usize = 4000;
 /// Fails if there are too many features.
 pub(super) fn check_parts(features: &Features, parts: &Parts) -> Result<()> {
     let count = match features {
-        Features::Superpixels { segments, .. } => *segments,
+        Features::Superpixels { segments, .. } if !parts.scorer.layout().is_table() => *segments,
         Features::Grid(_) | Features::Mask(_) => features.groups(&[], parts.scorer.layout())?.count,
-        Features::Elements => parts.scorer.layout().len(),
+        Features::Superpixels { .. } | Features::Elements => parts.scorer.layout().len(),
     };
     if count <= MOST_UNKNOWNS {
         return Ok(());

@@ -9,20 +9,22 @@ use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::network_partition::{batch_of, resolve_layer};
-use crate::sample_layout::SampleLayout;
-use crate::scorer::{BATCH, Region, Scorer};
+use crate::sample_layout::{Region, SampleLayout};
+use crate::scorer::{BATCH, Scorer};
 
 /// The default side of a window, as a fraction of the side of the image.
 const SHARE: usize = 7;
 
-/// `f(x) − f(x with the window replaced)`, at each position averaged over the windows that contain it. The last window of a row
-/// or column ends at the border of the image.
+/// `f(x) − f(x with the window replaced)`, at each position averaged over the windows that contain it. A window has as many
+/// axes as the input has besides samples and channels: two for images `[N, C, H, W]`, one for series `[N, C, T]`, three for
+/// volumes `[N, C, D, H, W]`. The last window along an axis ends at the border of the input.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Occlusion {
-    /// Height and width of the window; by default a seventh of those of the image.
-    pub window: Option<[usize; 2]>,
-    /// Vertical and horizontal stride; by default half the window.
-    pub stride: Option<[usize; 2]>,
+    /// The length of the window along each axis, or one for all; by default a seventh of the lengths of the input, and one
+    /// feature of a table `[N, F]`.
+    pub window: Option<Vec<usize>>,
+    /// The stride along each axis, or one for all; by default half the window.
+    pub stride: Option<Vec<usize>>,
     /// What replaces the window.
     pub baseline: Baseline,
     /// The number of windows in a batch.
@@ -49,8 +51,10 @@ impl MultiPass for Occlusion {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, _, layout) = resolve_layer(target)?;
         let windows = self.windows(&layout)?;
+        let axes = 0..layout.spatial_dims().len();
         let most = |axis: usize| windows.iter().map(|window| window[axis].len()).max().unwrap_or(1);
-        let scorer = Scorer::local(target, engine, self.batch, [most(0), most(1)])?;
+        let largest: Vec<usize> = axes.map(most).collect();
+        let scorer = Scorer::local(target, engine, self.batch, &largest)?;
         let layer = target.layer.map(str::to_owned);
         Ok(Box::new(Sliding { windows, baseline: self.baseline.clone(), scorer, layer }))
     }
@@ -58,12 +62,40 @@ impl MultiPass for Occlusion {
 
 impl Occlusion {
     fn windows(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
-        let (height, width) = layout.plane()?;
-        let window = self.window.unwrap_or([height.div_ceil(SHARE), width.div_ceil(SHARE)]);
-        let stride = self.stride.unwrap_or(window.map(|side| side.div_ceil(2)));
-        let down = spans(height, window[0], stride[0])?;
-        let right = spans(width, window[1], stride[1])?;
-        Ok(down.iter().flat_map(|rows| right.iter().map(|columns| [rows.clone(), columns.clone()])).collect())
+        let lengths = layout.spatial_dims();
+        let share = |&length: &usize| if layout.is_table() { 1 } else { length.div_ceil(SHARE) };
+        let window = along_axes("window", self.window.as_deref(), lengths)?;
+        let window = window.unwrap_or_else(|| lengths.iter().map(share).collect());
+        let stride = along_axes("stride", self.stride.as_deref(), lengths)?;
+        let stride = stride.unwrap_or_else(|| window.iter().map(|side| side.div_ceil(2)).collect());
+        let mut windows = vec![Region::new()];
+        for ((&length, &window), &stride) in lengths.iter().zip(&window).zip(&stride) {
+            let spans = spans(length, window, stride)?;
+            let longer = |region: &Region| {
+                let region = region.clone();
+                spans
+                    .iter()
+                    .map(move |span| [region.as_slice(), &[span.clone()]].concat())
+                    .collect::<Vec<_>>()
+            };
+            windows = windows.iter().flat_map(longer).collect();
+        }
+        Ok(windows)
+    }
+}
+
+/// A number for each axis, from one for each or one for all; none if none were given.
+fn along_axes(what: &str, given: Option<&[usize]>, lengths: &[usize]) -> Result<Option<Vec<usize>>> {
+    match given {
+        None => Ok(None),
+        Some(&[one]) => Ok(Some(vec![one; lengths.len()])),
+        Some(each) if each.len() == lengths.len() => Ok(Some(each.to_vec())),
+        Some(each) => Err(Error::argument(format!(
+            "the {what} {each:?} has {} axes, but the input has {} of the lengths {lengths:?}; give one number for each, or \
+             one for all",
+            each.len(),
+            lengths.len()
+        ))),
     }
 }
 
@@ -71,7 +103,7 @@ impl Occlusion {
 fn spans(length: usize, window: usize, stride: usize) -> Result<Vec<std::ops::Range<usize>>> {
     if !(1..=length).contains(&window) || stride == 0 || (stride > window && window < length) {
         return Err(Error::argument(format!(
-            "a window of {window} that moves by {stride} along {length} pixels: expected a window of 1 to {length} \
+            "a window of {window} that moves by {stride} along {length} positions: expected a window of 1 to {length} \
              and a stride of 1 to the window's size"
         )));
     }
@@ -87,21 +119,12 @@ struct Sliding {
     layer: Option<String>,
 }
 
-impl Sliding {
-    /// Calls `f` for every position of a window.
-    fn at_positions(window: &Region, width: usize, mut act: impl FnMut(usize)) {
-        let [rows, columns] = window;
-        rows.clone().for_each(|y| columns.clone().for_each(|x| act(y * width + x)));
-    }
-}
-
 impl PreparedMethod for Sliding {
     fn attribute(&self, batch: &ExplainBatch<'_>, classes: &[usize]) -> Result<Attributions> {
         let scorer = &self.scorer;
         let cut_values = scorer.cut_values(batch, classes)?;
         let replacements = scorer.replacements(&cut_values, &self.baseline)?;
         let layout = scorer.layout();
-        let (_, width) = layout.plane()?;
         let mut falls = vec![vec![0.0; layout.position_count()]; cut_values.samples()];
         let mut whole = vec![0.0; cut_values.samples()];
         scorer.run_perturbed_regions(
@@ -114,7 +137,7 @@ impl PreparedMethod for Sliding {
                     return;
                 };
                 for channel in 0..layout.channels() {
-                    Sliding::at_positions(window, width, |position| {
+                    layout.for_each_position(window, |position| {
                         let element = layout.element(channel, position);
                         image[element] = replacements[perturbation.sample][element];
                     });
@@ -125,14 +148,14 @@ impl PreparedMethod for Sliding {
                 Some(i) => {
                     let (fall, map) =
                         (whole[perturbation.sample] - output.score(), &mut falls[perturbation.sample]);
-                    Sliding::at_positions(&self.windows[i], width, |position| map[position] += fall);
+                    layout.for_each_position(&self.windows[i], |position| map[position] += fall);
                 }
             },
         )?;
         let mut times = vec![0.0; layout.position_count()];
         self.windows
             .iter()
-            .for_each(|window| Sliding::at_positions(window, width, |position| times[position] += 1.0));
+            .for_each(|window| layout.for_each_position(window, |position| times[position] += 1.0));
         falls.iter_mut().for_each(|map| map.iter_mut().zip(&times).for_each(|(v, times)| *v /= times));
         let values = Tensor::new(batch_of(cut_values.samples(), layout.spatial_dims()), falls.concat())?;
         Ok(Attributions { values, diagnostics: Vec::new() })

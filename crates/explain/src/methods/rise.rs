@@ -5,27 +5,30 @@ use monosplit_graph::{Error, Noise, Result, Tensor};
 
 use super::smooth_grad::check_samples;
 use crate::baseline::Baseline;
-use crate::bilinear::{enlarged, mirrored};
+use crate::bilinear::{Tap, corners, enlarged, mirrored};
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
     AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::model_output::ModelOutput;
 use crate::network_partition::batch_of;
+use crate::sample_layout::SampleLayout;
 use crate::scorer::{BATCH, Scorer};
 
-/// The most cells along a side.
+/// The most cells along an axis.
 const MOST_CELLS: usize = 1024;
+/// The most cells of a mask.
+const MOST_IN_ALL: usize = MOST_CELLS * MOST_CELLS;
 
-/// `Σ f(x ⊙ m) m / (N p)` over `N` random masks `m`: a grid of cells, each open with probability `p`, enlarged smoothly
-/// and shifted at random.
+/// `Σ f(x ⊙ m) m / (N p)` over `N` random masks `m`: a grid of cells along all axes, each open with probability `p`, enlarged
+/// smoothly and shifted at random. The features of a table `[N, F]` have no neighbours: each is a cell of its own.
 ///
 /// Mask number `i` depends on the seed and `i` alone; all samples have the same masks.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rise {
     /// Number of masks.
     pub samples: usize,
-    /// Cells along each side.
+    /// Cells along each axis.
     pub grid: usize,
     /// The probability that a cell is open.
     pub probability: f64,
@@ -93,7 +96,14 @@ impl MultiPass for Rise {
             )));
         }
         let scorer = Scorer::scores(target, engine, self.batch)?;
-        scorer.layout().plane()?;
+        let axes = scorer.layout().spatial_dims().len();
+        let cells = u32::try_from(axes).ok().and_then(|axes| self.grid.checked_pow(axes));
+        if cells.is_none_or(|cells| cells > MOST_IN_ALL) {
+            return Err(Error::argument(format!(
+                "a grid of {} cells along each of {axes} axes has more than {MOST_IN_ALL} of them; ask for fewer",
+                self.grid
+            )));
+        }
         Ok(Box::new(Masking { method: self.clone(), scorer, layer: target.layer.map(str::to_owned) }))
     }
 }
@@ -106,17 +116,24 @@ struct Masking {
 }
 
 impl Rise {
-    /// Mask number `number` for an image of this size.
-    fn mask(&self, number: usize, (height, width): (usize, usize)) -> Vec<f64> {
+    /// Mask number `number` for inputs of this layout.
+    fn mask(&self, number: usize, layout: &SampleLayout) -> Vec<f64> {
         let noise = Noise::new(self.seed).stream("rise").numbered(number as u64);
         let open = |i| if noise.uniform(i) < self.probability { 1.0 } else { 0.0 };
-        let cells: Vec<f64> = (0..(self.grid * self.grid) as u64).map(open).collect();
-        let shifted = |length: usize, axis: u64| {
+        let lengths = layout.spatial_dims();
+        let grid: Vec<usize> =
+            lengths.iter().map(|&length| if layout.is_table() { length } else { self.grid }).collect();
+        let cells: Vec<f64> = (0..grid.iter().product::<usize>() as u64).map(open).collect();
+        let shifted = |(axis, &length): (usize, &usize)| -> Vec<Tap> {
+            if layout.is_table() {
+                return corners(length, length);
+            }
             let cell = length.div_ceil(self.grid);
-            let shift = (noise.stream("shift").uniform(axis) * cell as f64) as usize;
+            let shift = (noise.stream("shift").uniform(axis as u64) * cell as f64) as usize;
             mirrored(self.grid, (self.grid + 1) * cell)[shift..shift + length].to_vec()
         };
-        enlarged(&cells, self.grid, &shifted(height, 0), &shifted(width, 1))
+        let taps: Vec<Vec<Tap>> = lengths.iter().enumerate().map(shifted).collect();
+        enlarged(&cells, &grid, &taps)
     }
 }
 
@@ -126,7 +143,6 @@ impl PreparedMethod for Masking {
         let cut_values = scorer.cut_values(batch, classes)?;
         let replacements = scorer.replacements(&cut_values, &method.baseline)?;
         let layout = scorer.layout();
-        let plane = layout.plane()?;
         let mut found = vec![vec![0.0; layout.position_count()]; cut_values.samples()];
         let share = 1.0 / (method.samples as f64 * method.probability);
         scorer.run_perturbed(
@@ -134,7 +150,7 @@ impl PreparedMethod for Masking {
             &vec![method.samples; cut_values.samples()],
             |perturbation, image| {
                 let (mask, cover) =
-                    (method.mask(perturbation.number, plane), &replacements[perturbation.sample]);
+                    (method.mask(perturbation.number, layout), &replacements[perturbation.sample]);
                 for channel in 0..layout.channels() {
                     for (position, open) in mask.iter().enumerate() {
                         let element = layout.element(channel, position);
@@ -144,7 +160,7 @@ impl PreparedMethod for Masking {
             },
             |perturbation, output| {
                 let weight = share * method.measure.of(output);
-                let mask = method.mask(perturbation.number, plane);
+                let mask = method.mask(perturbation.number, layout);
                 found[perturbation.sample].iter_mut().zip(mask).for_each(|(sum, open)| *sum += weight * open);
             },
         )?;
@@ -159,18 +175,27 @@ impl PreparedMethod for Masking {
 
 #[cfg(test)]
 mod tests {
+    use monosplit_graph::Shape;
+
     use super::*;
+    use crate::channels::Axes;
 
     #[test]
     fn masks_are_open_as_often_as_they_should_be_everywhere() {
         let rise = Rise { probability: 0.3, grid: 4, ..Rise::default() };
-        let (plane, count) = ((13, 10), 4000);
-        let mut mean = vec![0.0; 130];
-        for number in 0..count {
-            let mask = rise.mask(number, plane);
-            assert!(mask.iter().all(|v| (0.0..=1.0).contains(v)));
-            mean.iter_mut().zip(mask).for_each(|(mean, v)| *mean += v / count as f64);
+        for dims in [&[2, 13, 10][..], &[2, 40], &[1, 4, 5, 6], &[9]] {
+            let channels = (dims.len() > 1).then_some(1);
+            let layout =
+                SampleLayout::new(&Shape::batched(dims), Axes { channels, image_channels: 1 }).unwrap();
+            let count = 4000;
+            let mut mean = vec![0.0; layout.position_count()];
+            for number in 0..count {
+                let mask = rise.mask(number, &layout);
+                assert!(mask.iter().all(|v| (0.0..=1.0).contains(v)));
+                assert!(!layout.is_table() || mask.iter().all(|v| [0.0, 1.0].contains(v)));
+                mean.iter_mut().zip(mask).for_each(|(mean, v)| *mean += v / count as f64);
+            }
+            assert!(mean.iter().all(|mean| (mean - 0.3).abs() < 0.03), "{mean:?}");
         }
-        assert!(mean.iter().all(|mean| (mean - 0.3).abs() < 0.03), "{mean:?}");
     }
 }

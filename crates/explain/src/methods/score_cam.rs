@@ -1,7 +1,7 @@
 //! Score-CAM: the channels of a layer, each weighted by the score of the image masked with it.
 
 use monosplit_engine::Engine;
-use monosplit_graph::{Result, Tensor};
+use monosplit_graph::{Error, Result, Tensor};
 
 use crate::bilinear::{Tap, corners, enlarged, half_pixel};
 use crate::explain_batch::ExplainBatch;
@@ -62,12 +62,20 @@ impl MultiPass for ScoreCam {
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (network, at, layout) = resolve_layer(target)?;
         let scorer = Scorer::scores(&NetworkLayer { layer: None, ..*target }, engine, self.batch)?;
-        let (height, width) = layout.plane()?;
-        let (rows, columns) = scorer.layout().plane()?;
-        let taps = match self.definition {
-            Definition::GradCam => [corners(height, rows), corners(width, columns)],
-            Definition::Paper => [half_pixel(height, rows), half_pixel(width, columns)],
+        let (from, to) = (layout.spatial_dims(), scorer.layout().spatial_dims());
+        if from.len() != to.len() || layout.is_table() || scorer.layout().is_table() {
+            return Err(Error::shape(format!(
+                "Score-CAM masks the input with the channels of a layer, but one sample of the layer has the shape {:?} and \
+                 one of the input {:?}; name a layer with as many spatial axes as the input, or choose another method",
+                layout.dims(),
+                scorer.layout().dims()
+            )));
+        }
+        let along = match self.definition {
+            Definition::GradCam => corners,
+            Definition::Paper => half_pixel,
         };
+        let taps = from.iter().zip(to).map(|(&from, &to)| along(from, to)).collect();
         let features = PrefixProgram::new(&network, &[at], engine)?;
         let layer = target.layer.map(str::to_owned);
         Ok(Box::new(Channels { method: self.clone(), features, layout, taps, scorer, layer }))
@@ -79,7 +87,7 @@ struct Channels {
     method: ScoreCam,
     features: PrefixProgram,
     layout: SampleLayout,
-    taps: [Vec<Tap>; 2],
+    taps: Vec<Vec<Tap>>,
     scorer: Scorer,
     layer: Option<String>,
 }
@@ -90,8 +98,7 @@ impl Channels {
         let positions = 0..self.layout.position_count();
         let map: Vec<f64> =
             positions.map(|position| features[self.layout.element(channel, position)]).collect();
-        let width = *self.layout.spatial_dims().last()?;
-        let mut mask = enlarged(&map, width, &self.taps[0], &self.taps[1]);
+        let mut mask = enlarged(&map, self.layout.spatial_dims(), &self.taps);
         let least = mask.iter().copied().fold(f64::INFINITY, f64::min);
         let span = mask.iter().copied().fold(f64::NEG_INFINITY, f64::max) - least;
         let span = match self.method.definition {

@@ -206,8 +206,8 @@ fn a_predicted_region_is_held_while_the_image_is_perturbed() {
     let requests = || {
         [
             MapRequest::at_input(Occlusion {
-                window: Some([2, 2]),
-                stride: Some([1, 1]),
+                window: Some(vec![2, 2]),
+                stride: Some(vec![1, 1]),
                 ..Occlusion::default()
             }),
             MapRequest::at_input(Gradient),

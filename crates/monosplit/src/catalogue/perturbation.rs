@@ -10,12 +10,12 @@ use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, optio
 const PARTS: MethodOption = option(
     "parts",
     "slic",
-    "the parts: slic (superpixels), grid, elements (every number), or a .npy file of whole numbers",
+    "the parts: slic (superpixels; the features of a table), grid, elements (every number), or a .npy file of whole numbers",
 );
 const SEGMENTS: MethodOption = option("segments", "50", "about how many superpixels");
 const COMPACTNESS: MethodOption =
     option("compactness", "10", "how much nearness counts against likeness of colour in a superpixel");
-const CELL: MethodOption = option("cell", "32", "side of the squares of the grid, in pixels");
+const CELL: MethodOption = option("cell", "32", "side of the cells of the grid");
 const PROBABILITY: MethodOption =
     option("measure", "probability", "what is measured: probability or score of the class");
 
@@ -26,8 +26,16 @@ pub(super) const ENTRIES: &[Entry] = &[
         summary: "how much the score falls when a window slides over the image",
         citation: "Zeiler, Fergus: Visualizing and Understanding Convolutional Networks, ECCV 2014",
         options: &[
-            option("window", "auto", "side of the window, or HEIGHTxWIDTH; auto is a seventh of the image"),
-            option("stride", "auto", "how far it moves, or DOWNxRIGHT; auto is half the window"),
+            option(
+                "window",
+                "auto",
+                "side of the window, or one for each axis, as HEIGHTxWIDTH; auto is a seventh of the input, or one feature of a table",
+            ),
+            option(
+                "stride",
+                "auto",
+                "how far it moves, or how far along each axis, as DOWNxRIGHT; auto is half the window",
+            ),
             BASELINE,
             BATCH,
         ],
@@ -48,7 +56,7 @@ pub(super) const ENTRIES: &[Entry] = &[
         citation: "Petsiuk, Das, Saenko: RISE: Randomized Input Sampling for Explanation, BMVC 2018",
         options: &[
             option("samples", "1000", "number of masks"),
-            option("grid", "8", "cells of a mask along each side"),
+            option("grid", "8", "cells of a mask along each axis; of a table every feature is one"),
             option("open", "0.5", "how likely a cell is open"),
             PROBABILITY,
             BASELINE,
@@ -174,16 +182,17 @@ fn features(options: &mut Options) -> Result<Features> {
     }
 }
 
-/// Height and width, from one number or two.
-fn extent(options: &mut Options, key: &str) -> Result<Option<[usize; 2]>> {
+/// A number for each axis, or one for all.
+fn extent(options: &mut Options, key: &str) -> Result<Option<Vec<usize>>> {
     let Some(text) = options.text(key).filter(|text| !text.eq_ignore_ascii_case("auto")) else {
         return Ok(None);
     };
-    let (down, right) = text.split_once('x').unwrap_or((&text, &text));
-    match (down.trim().parse(), right.trim().parse()) {
-        (Ok(down), Ok(right)) if down > 0 && right > 0 => Ok(Some([down, right])),
-        _ => Err(Error::argument(format!(
-            "occlusion: option '{key}' is a number of pixels, HEIGHTxWIDTH or auto, found '{text}'"
-        ))),
-    }
+    let lengths: Option<Vec<usize>> =
+        text.split('x').map(|part| part.trim().parse().ok().filter(|&length| length > 0)).collect();
+    lengths.map(Some).ok_or_else(|| {
+        Error::argument(format!(
+            "occlusion: option '{key}' is a number of pixels, one for each axis (HEIGHTxWIDTH, DEPTHxHEIGHTxWIDTH) or auto, \
+             found '{text}'"
+        ))
+    })
 }

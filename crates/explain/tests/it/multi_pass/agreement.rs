@@ -65,8 +65,8 @@ fn integrated_gradients_at_a_layer_with_a_path_past_it_are_captums() {
 fn occlusion_is_captums_with_windows_that_overlap_and_windows_that_end_with_the_image() {
     for (name, window, stride) in [("overlapping", [4, 3], [3, 2]), ("disjoint", [5, 4], [5, 4])] {
         let method = Occlusion {
-            window: Some(window),
-            stride: Some(stride),
+            window: Some(window.to_vec()),
+            stride: Some(stride.to_vec()),
             baseline: Baseline::Value(f64::from(0.3f32)),
             batch: 5,
         };

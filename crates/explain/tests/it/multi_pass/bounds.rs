@@ -225,7 +225,7 @@ fn options_out_of_range_are_refused() {
         Arc::new(IntegratedGradients { steps: 10_001, ..IntegratedGradients::default() }),
         Arc::new(IntegratedGradients { batch: 0, ..IntegratedGradients::default() }),
         Arc::new(SmoothGrad { samples: 0, ..SmoothGrad::default() }),
-        Arc::new(Occlusion { window: Some([13, 1]), ..Occlusion::default() }),
+        Arc::new(Occlusion { window: Some(vec![13, 1]), ..Occlusion::default() }),
         Arc::new(FeatureAblation { features: Features::Grid(0), ..FeatureAblation::default() }),
         Arc::new(Rise { probability: 0.0, ..Rise::default() }),
         Arc::new(Rise { grid: 0, ..Rise::default() }),

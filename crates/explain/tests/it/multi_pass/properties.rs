@@ -98,8 +98,8 @@ fn integrated_gradients_of_a_linear_network_are_its_contributions() {
 fn a_window_as_large_as_the_image_takes_away_everything() {
     let graph = curved(Unary::Relu);
     let method = Occlusion {
-        window: Some([SIDE, SIDE]),
-        stride: Some([1, 1]),
+        window: Some(vec![SIDE, SIDE]),
+        stride: Some(vec![1, 1]),
         baseline: Baseline::Mean,
         ..Occlusion::default()
     };

@@ -137,15 +137,20 @@ impl Footprint {
         self.largest.truncate(NAMED);
     }
 
-    /// The error of a run that would hold more than `limit`.
-    pub(crate) fn refused(&self, info: &GraphInfo, limit: usize) -> Error {
+    /// The error of a run that would hold more than is left of `limit` beside the `others` bytes that are held already.
+    pub(crate) fn refused(&self, info: &GraphInfo, limit: usize, others: usize) -> Error {
         let named = self.largest.iter().map(|&(bytes, id)| {
             let value = &info.values[id.index()];
             format!("'{}' {} of shape {}", value.name, Size(Some(bytes)), value.shape)
         });
         let named: Vec<String> = named.collect();
+        let beside = match others {
+            0 => String::new(),
+            _ => format!(" beside {} that other programs hold", Size(Some(others))),
+        };
+        let bytes = Size(Some(self.bytes));
         over_budget(
-            &format!("the run would hold {} (most of it for {})", Size(Some(self.bytes)), named.join(", ")),
+            &format!("the run would hold {bytes}{beside} (most of it for {})", named.join(", ")),
             limit,
         )
     }

@@ -10,6 +10,7 @@ mod footprint;
 mod graph_info;
 mod incremental;
 mod memory_budget;
+mod memory_ledger;
 #[cfg(feature = "onnxruntime")]
 mod onnxruntime;
 mod plan;
@@ -26,6 +27,7 @@ pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;
 pub use incremental::{BaselineActivations, Change, IncrementalProgram};
 pub use memory_budget::{check_memory, memory_limit, set_memory_limit};
+pub use memory_ledger::Reservation;
 #[cfg(feature = "onnxruntime")]
 pub use onnxruntime::{LIBRARY_VARIABLE, OnnxRuntime};
 pub use profile::{NodeTime, Profile};
@@ -124,12 +126,51 @@ pub trait Program: Send + Sync {
         drop(outputs);
     }
 
+    /// The bytes that a run of so many samples takes besides what the program holds between runs, with its inputs in double
+    /// precision and its outputs; 0 where that is not known.
+    fn run_memory(&self, samples: usize) -> usize {
+        let _ = samples;
+        0
+    }
+
+    /// The bytes of the memory budget that nothing holds.
+    fn memory_left(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Counts `bytes` that the caller is going to hold to the memory budget of this program, until the result is dropped.
+    fn hold_memory(&self, bytes: usize) -> Reservation {
+        let _ = bytes;
+        Reservation::default()
+    }
+
+    /// How many of `samples` samples are best given to a run, so that it stays within the memory budget although the caller
+    /// holds `bytes_each` for each of them; at least one.
+    fn samples_at_once(&self, samples: usize, bytes_each: usize) -> usize {
+        samples_within(samples, self.memory_left(), |samples| {
+            self.run_memory(samples).saturating_add(bytes_each.saturating_mul(samples))
+        })
+    }
+
     /// Like [`Program::run`], timing every node.
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)>;
 
     /// Makes the program stateful, beginning with `state`: what its last inputs are given first, and its last outputs
     /// are every time after that.
     fn into_stateful(self: Box<Self>, state: Vec<Tensor>) -> Result<Box<dyn StatefulProgram>>;
+}
+
+/// The most of `samples` samples, at least one, that take no more than `left` bytes.
+pub(crate) fn samples_within(samples: usize, left: usize, bytes: impl Fn(usize) -> usize) -> usize {
+    if bytes(samples) <= left {
+        return samples;
+    }
+    let (mut enough, mut too_many) = (1, samples.max(2));
+    while too_many - enough > 1 {
+        let middle = enough + (too_many - enough) / 2;
+        if bytes(middle) <= left { enough = middle } else { too_many = middle }
+    }
+    enough
 }
 
 /// A program that is run on its own results.

@@ -24,12 +24,17 @@ pub fn set_memory_limit(bytes: usize) {
 }
 
 /// The bytes a program may hold if its engine was given no limit: what [`set_memory_limit`] was told, or else three quarters of
-/// what is free now.
-pub fn memory_limit() -> usize {
+/// what is free now, and the bytes that programs hold already.
+pub(crate) fn limit_beside(held: usize) -> usize {
     match PROCESS_LIMIT.load(Ordering::Relaxed) {
-        0 => free::bytes().map_or(UNKNOWN, |bytes| bytes / 4 * QUARTERS),
+        0 => free::bytes().map_or(UNKNOWN, |bytes| (bytes / 4 * QUARTERS).saturating_add(held)),
         bytes => bytes,
     }
+}
+
+/// The same where nothing is held yet.
+pub fn memory_limit() -> usize {
+    limit_beside(0)
 }
 
 /// An error if `elements` elements of four bytes are more than a program may hold. Whoever is about to allocate as much as a

@@ -80,6 +80,18 @@ impl Program for ProfiledProgram {
         self.program.reclaim(outputs);
     }
 
+    fn run_memory(&self, samples: usize) -> usize {
+        self.program.run_memory(samples)
+    }
+
+    fn memory_left(&self) -> usize {
+        self.program.memory_left()
+    }
+
+    fn hold_memory(&self, bytes: usize) -> crate::Reservation {
+        self.program.hold_memory(bytes)
+    }
+
     fn run_profiled(&self, inputs: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {
         self.program.run_profiled(inputs)
     }

@@ -2,7 +2,7 @@
 //! each sample, the part after it is compiled once and run on perturbed copies of the layer's value. Copies of all samples
 //! share batches of bounded size, and no more than one batch of copies exists at a time.
 
-use monosplit_engine::{Change, CompileOptions, Engine, IncrementalProgram, Program};
+use monosplit_engine::{Change, CompileOptions, Engine, IncrementalProgram, Program, Reservation};
 use monosplit_graph::batch::samples_interact;
 use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor};
 
@@ -56,6 +56,8 @@ pub(crate) struct CutValues<'a> {
     values: Vec<f64>,
     length: usize,
     crossing: Vec<Tensor>,
+    /// Their part of the memory budget.
+    _held: Reservation,
 }
 
 impl CutValues<'_> {
@@ -169,7 +171,13 @@ impl Scorer {
                 value.shape()
             )));
         }
-        Ok(CutValues { batch, classes, values: value.to_f64().into_vec(), length, crossing })
+        let crossing_length: usize = crossing.iter().map(Tensor::len).sum();
+        let bytes = (value.len() + crossing_length).saturating_mul(size_of::<f64>());
+        let _held = match &self.suffix {
+            SuffixProgram::Full { program, .. } => program.hold_memory(bytes),
+            SuffixProgram::Incremental { program, .. } => program.hold_memory(bytes),
+        };
+        Ok(CutValues { batch, classes, values: value.to_f64().into_vec(), length, crossing, _held })
     }
 
     /// The shape of a sample's gradient.
@@ -273,7 +281,13 @@ impl Scorer {
     fn batch_of(&self, total: usize) -> usize {
         match self.partition.prefix.samples() {
             Dim::Fixed(size) if size > 0 => size,
-            _ => self.batch.min(total),
+            _ => {
+                let batch = self.batch.min(total);
+                match &self.suffix {
+                    SuffixProgram::Full { program, .. } => program.samples_at_once(batch, 0),
+                    SuffixProgram::Incremental { program, .. } => program.copies_at_once(batch),
+                }
+            }
         }
     }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Error, Noise, Result, Tensor, write_atomically};
+use monosplit_graph::{Data, Error, Noise, Result, Tensor, write_atomically};
 
 use crate::network::{Parameter, Role};
 use crate::optimiser::OptimiserState;
@@ -13,6 +13,8 @@ use crate::step::{Statistic, StepGraph};
 
 /// Momentum of the running statistics, as in PyTorch.
 pub(crate) const STATISTICS_RATE: f32 = 0.1;
+/// The property of a checkpoint that holds its checksum.
+const CHECKSUM: &str = "checksum";
 /// Number of values stored for an epoch.
 const COLUMNS: usize = 6;
 
@@ -117,6 +119,7 @@ impl State {
         let mut weights = Weights::from_iter(tensors);
         weights.set_property("settings", settings.to_string());
         weights.set_property("data", data.to_owned());
+        weights.set_property(CHECKSUM, checksum(&weights));
         write_atomically(path, &weights.to_safetensors()?)
     }
 
@@ -127,6 +130,12 @@ impl State {
 
     fn read(path: &Path, settings: &Settings, data: &str, step_graph: &StepGraph) -> Result<Self> {
         let mut file = Weights::open(path)?;
+        // Checkpoints of earlier versions have none.
+        if file.property(CHECKSUM).is_some_and(|stored| stored != checksum(&file)) {
+            return Err(Error::malformed(
+                "the checkpoint is damaged: it does not have its checksum; use a copy, or remove it and train from the start",
+            ));
+        }
         check_settings(file.property("settings").unwrap_or(""), &settings.to_string())?;
         let then = file.property("data").unwrap_or("other data");
         if then != data {
@@ -182,6 +191,30 @@ impl Epoch {
             seconds: at(5),
         }
     }
+}
+
+/// A hash of the settings, the data's name, and name, shape and bytes of every tensor.
+fn checksum(weights: &Weights) -> String {
+    use sha2::Digest;
+    let mut hash = sha2::Sha256::new();
+    let mut add = |bytes: &[u8]| {
+        hash.update((bytes.len() as u64).to_le_bytes());
+        hash.update(bytes);
+    };
+    ["settings", "data"].iter().for_each(|key| add(weights.property(key).unwrap_or_default().as_bytes()));
+    let mut tensors: Vec<(&str, &Tensor)> = weights.iter().collect();
+    tensors.sort_by_key(|(name, _)| *name);
+    for (name, tensor) in tensors {
+        add(name.as_bytes());
+        tensor.shape().iter().for_each(|&length| add(&(length as u64).to_le_bytes()));
+        match tensor.data() {
+            Data::F32(values) => values.iter().for_each(|value| add(&value.to_bits().to_le_bytes())),
+            Data::F64(values) => values.iter().for_each(|value| add(&value.to_bits().to_le_bytes())),
+            Data::I64(values) => values.iter().for_each(|value| add(&value.to_le_bytes())),
+            Data::Bool(values) => values.iter().for_each(|&value| add(&[u8::from(value)])),
+        }
+    }
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// The initial raw values of a parameter. Unrestricted weights have the variance 1/fan-in. Restricted weights are magnitudes of

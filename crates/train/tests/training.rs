@@ -135,6 +135,15 @@ fn a_checkpoint_of_other_settings_and_a_truncated_one_are_refused() {
         std::fs::write(&file, &bytes[..length]).unwrap();
         assert!(trainer.resume(&file).is_err(), "{length} bytes");
     }
+    // Bits of the numbers behind the header, spread over all of them.
+    let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    for at in (header..bytes.len()).step_by((bytes.len() - header).div_ceil(50)) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        std::fs::write(&file, flipped).unwrap();
+        let said = trainer.resume(&file).unwrap_err().to_string();
+        assert!(said.contains("does not have its checksum"), "byte {at}: {said}");
+    }
     std::fs::write(&file, bytes).unwrap();
     assert!(trainer.resume(&file).is_ok());
     std::fs::remove_file(file).unwrap();

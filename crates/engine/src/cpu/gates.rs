@@ -205,8 +205,8 @@ mod tests {
     fn program<R: Real>(graph: &Graph, options: Optimisations) -> CpuProgram<R> {
         let convolutions = PlanSettings { accurate: false, batch_size: 1 };
         let pool = Arc::new(ThreadPool::start(2, false).unwrap());
-        CpuProgram::compile_with(graph, pool, Settings { memory_limit: Some(1 << 30), convolutions }, options)
-            .unwrap()
+        let settings = Settings { memory_limit: Some(1 << 30), convolutions };
+        CpuProgram::compile_with(graph, pool, settings, Arc::default(), options).unwrap()
     }
 
     /// As epilogues, in one pass over memory and node by node, functions have the same bits, in both precisions.

@@ -18,6 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use monosplit_graph::{Graph, Result};
 
+use crate::memory_ledger::MemoryLedger;
 use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
 use kernels::conv_plan::PlanSettings;
 pub use kernels::simd_level::InstructionSet;
@@ -50,6 +51,8 @@ pub struct Cpu {
     instructions: Option<InstructionSet>,
     /// Started when first used; shared by all clones.
     pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
+    /// What its programs hold; shared by all clones, and by all engines without a limit of their own.
+    ledger: Arc<MemoryLedger>,
 }
 
 /// The largest batch size that convolutions are planned for.
@@ -75,6 +78,7 @@ impl Default for Cpu {
             flush_denormals: false,
             instructions: None,
             pool: Arc::default(),
+            ledger: MemoryLedger::of_process(),
         }
     }
 }
@@ -113,12 +117,13 @@ impl Cpu {
         Cpu { precision, ..self }
     }
 
-    /// Refuses programs that would hold more than `bytes` at once: values, what is computed or packed of weights, and the scratch
-    /// memory of kernels. Batches that would are run in chunks of samples where samples are independent. The default is
+    /// Refuses programs that would hold more than `bytes` at once, together with the others of this engine and its clones: values,
+    /// what is computed or packed of weights, and the scratch memory of kernels. Batches that would are run in chunks of samples where samples are independent. The default is
     /// [`memory_limit`](crate::memory_limit) at the time of compilation.
     #[must_use]
     pub fn memory_limit(self, bytes: usize) -> Self {
-        Cpu { settings: Settings { memory_limit: Some(bytes), ..self.settings }, ..self }
+        let settings = Settings { memory_limit: Some(bytes), ..self.settings };
+        Cpu { settings, ledger: Arc::default(), ..self }
     }
 
     /// Computes convolutions as they are defined. Single precision transforms their windows otherwise (Winograd), which takes
@@ -150,9 +155,10 @@ impl Engine for Cpu {
         let batch_size = options.batch_size.unwrap_or(1).clamp(1, MAX_BATCH_SIZE);
         let convolutions = PlanSettings { batch_size, ..self.settings.convolutions };
         let (pool, settings) = (self.pool()?, Settings { convolutions, ..self.settings });
+        let ledger = self.ledger.clone();
         Ok(match options.precision.unwrap_or(self.precision) {
-            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, settings)?),
-            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, settings)?),
+            Precision::F32 => Box::new(CpuProgram::<f32>::compile(graph, pool, settings, ledger)?),
+            Precision::F64 => Box::new(CpuProgram::<f64>::compile(graph, pool, settings, ledger)?),
         })
     }
 
@@ -162,7 +168,12 @@ impl Engine for Cpu {
         largest_change: [usize; 2],
         batch_size: usize,
     ) -> Result<Option<IncrementalProgram>> {
-        IncrementalProgram::compile(graph, largest_change, batch_size, self, self.pool()?)
+        let program = IncrementalProgram::compile(graph, largest_change, batch_size, self, self.pool()?)?;
+        if let Some(program) = &program {
+            let scratch = Arc::downgrade(program.scratch());
+            self.ledger.add_idle(scratch);
+        }
+        Ok(program)
     }
 }
 

@@ -1,9 +1,8 @@
 //! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use monosplit_graph::{Error, Graph, Kind, LogTimer, NodeId, Result, Tensor, element_count};
+use monosplit_graph::{Graph, Kind, LogTimer, NodeId, Result, Tensor, element_count};
 
 use super::Settings;
 use super::execution::Execution;
@@ -15,9 +14,10 @@ use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
 use crate::footprint::{Footprint, HeldConstants};
 use crate::graph_info::{GraphInfo, element_bytes};
-use crate::memory_budget::memory_limit;
+use crate::memory_ledger::{IdleMemory, MemoryLedger, Reservation};
 use crate::plan::{BufferLocation, Plan, known};
 use crate::profile::Profile;
+use crate::samples_within;
 use crate::schedule::Optimisations;
 use crate::split_batch::{is_splittable, run_in_chunks};
 
@@ -58,28 +58,62 @@ pub(crate) struct CpuProgram<R> {
     pub(super) executors: Vec<Executor<R>>,
     pub(super) plan: Plan,
     pub(super) settings: Settings,
-    /// Bytes that it may hold.
+    /// Bytes that it may hold together with the other programs of the account.
     pub(super) budget: usize,
+    ledger: Arc<MemoryLedger>,
+    /// What it holds between runs, in that account.
+    reserved: Reservation,
     /// What of it is held between runs.
     pub(super) held: HeldConstants,
     /// Whether a batch may be run in chunks of samples.
     splittable: bool,
-    /// The largest batch that is known to be within the budget.
-    fits: AtomicUsize,
+    /// The batch size of the last run, and the bytes that it took.
+    last_run: Mutex<(usize, usize)>,
     pub(super) pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
-    arenas: Mutex<Vec<Vec<Storage<R>>>>,
+    arenas: Arc<Arenas<R>>,
+}
+
+/// Buffers of finished runs.
+struct Arenas<R> {
+    kept: Mutex<Vec<Vec<Storage<R>>>>,
+}
+
+impl<R: Real> Arenas<R> {
+    fn pop(&self) -> Option<Vec<Storage<R>>> {
+        self.kept().pop()
+    }
+
+    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Storage<R>>>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<R: Real> IdleMemory for Arenas<R> {
+    fn bytes(&self) -> usize {
+        self.kept().iter().flatten().map(Storage::bytes).sum()
+    }
+
+    fn release(&self) {
+        self.kept().clear();
+    }
 }
 
 impl<R: Real> CpuProgram<R> {
-    pub(crate) fn compile(graph: &Graph, pool: Arc<ThreadPool>, settings: Settings) -> Result<Self> {
-        CpuProgram::compile_with(graph, pool, settings, Optimisations::CPU)
+    pub(crate) fn compile(
+        graph: &Graph,
+        pool: Arc<ThreadPool>,
+        settings: Settings,
+        ledger: Arc<MemoryLedger>,
+    ) -> Result<Self> {
+        CpuProgram::compile_with(graph, pool, settings, ledger, Optimisations::CPU)
     }
 
     pub(crate) fn compile_with(
         graph: &Graph,
         pool: Arc<ThreadPool>,
         settings: Settings,
+        ledger: Arc<MemoryLedger>,
         options: Optimisations,
     ) -> Result<Self> {
         let time = LogTimer::start(log::Level::Debug);
@@ -93,13 +127,19 @@ impl<R: Real> CpuProgram<R> {
             executors: Vec::new(),
             plan,
             settings,
-            budget: settings.memory_limit.unwrap_or_else(memory_limit),
+            budget: ledger.limit(settings.memory_limit),
+            ledger,
+            reserved: Reservation::default(),
             held: HeldConstants::default(),
             splittable: is_splittable(graph),
-            fits: AtomicUsize::new(0),
+            last_run: Mutex::new((0, 0)),
             pool,
-            arenas: Mutex::new(Vec::new()),
+            arenas: Arc::new(Arenas { kept: Mutex::default() }),
         };
+        let kept: Weak<Arenas<R>> = Arc::downgrade(&program.arenas);
+        program.ledger.add_idle(kept);
+        let scratch = Arc::downgrade(compiling.scratch());
+        program.ledger.add_idle(scratch);
         // Constants are computed, converted and packed in the denormal mode that runs have.
         compiling.install(|| program.prepare(graph, &known))?;
         log::debug!(
@@ -117,10 +157,35 @@ impl<R: Real> CpuProgram<R> {
         self.plan.contiguous.get(&id).copied().unwrap_or(1)
     }
 
-    /// An error if a run of one sample would hold more than the budget.
-    pub(super) fn check_budget(&self) -> Result<()> {
+    /// Counts what it holds between runs; an error if that and a run of one sample would be more than is left of the budget.
+    pub(super) fn check_budget(&mut self) -> Result<()> {
         let one = self.footprint(&self.info.shapes(&self.plan, 1)?);
-        if one.bytes <= self.budget { Ok(()) } else { Err(one.refused(&self.info, self.budget)) }
+        let left = self.ledger.left(self.budget);
+        if one.bytes > left {
+            return Err(one.refused(&self.info, self.budget, self.budget - left));
+        }
+        self.reserved = self.ledger.hold(self.held.bytes, self.budget);
+        Ok(())
+    }
+
+    /// What a run of so many samples takes besides what is held between runs.
+    fn run_bytes(&self, batch: usize) -> Result<usize> {
+        let mut last = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
+        if last.0 != batch {
+            let whole = self.footprint(&self.info.shapes(&self.plan, batch)?);
+            *last = (batch, whole.bytes.saturating_sub(self.held.bytes));
+        }
+        Ok(last.1)
+    }
+
+    /// Bytes of these values at a batch size, where a real number has `real_bytes`.
+    fn bytes_of(&self, ids: &[NodeId], batch: usize, real_bytes: usize) -> usize {
+        let bytes = |id: &NodeId| {
+            let value = &self.info.values[id.index()];
+            let count = value.shape.at(batch).and_then(|shape| element_count(&shape)).unwrap_or(usize::MAX);
+            count.saturating_mul(element_bytes(value.kind, real_bytes))
+        };
+        ids.iter().map(bytes).fold(0, usize::saturating_add)
     }
 
     fn footprint(&self, shapes: &[Vec<usize>]) -> Footprint {
@@ -129,42 +194,36 @@ impl<R: Real> CpuProgram<R> {
         buffers.with_scratch(&self.info, &self.plan, shapes, real)
     }
 
-    /// The number of samples that are run at once, less than `batch` if the whole would hold more than the budget.
-    fn chunk(&self, batch: usize) -> Result<usize> {
-        if batch <= self.fits.load(Ordering::Relaxed) {
+    /// The number of samples that are run at once, less than `batch` if the whole would hold more than is left of the budget
+    /// beside `given` bytes of inputs.
+    fn chunk(&self, batch: usize, given: usize) -> Result<usize> {
+        let left = self.ledger.left(self.budget).saturating_sub(given);
+        let whole = self.run_bytes(batch);
+        if matches!(&whole, Ok(bytes) if *bytes <= left) {
             return Ok(batch);
         }
-        let at = |batch: usize| Ok::<_, Error>(self.footprint(&self.info.shapes(&self.plan, batch)?));
-        let whole = self.info.shapes(&self.plan, batch).map(|shapes| self.footprint(&shapes));
-        match whole {
-            Ok(whole) if whole.bytes <= self.budget => {
-                self.fits.fetch_max(batch, Ordering::Relaxed);
-                return Ok(batch);
-            }
-            Ok(whole) if !self.splittable || batch <= 1 => return Err(whole.refused(&self.info, self.budget)),
-            Err(error) if !self.splittable => return Err(error),
-            _ => {}
-        }
-        let (one, two) = (at(1)?, at(2)?);
         // The outputs of all chunks are held, and once more while they are joined.
-        let outputs = self.info.outputs.iter().map(|id| {
-            let value = &self.info.values[id.index()];
-            let count = value.shape.at(batch).and_then(|shape| element_count(&shape)).unwrap_or(usize::MAX);
-            count.saturating_mul(2 * element_bytes(value.kind, size_of::<R>()))
-        });
-        let outputs = outputs.fold(0, usize::saturating_add);
-        let each = two.bytes.saturating_sub(one.bytes).max(1);
-        match self.budget.checked_sub(one.bytes.saturating_add(outputs)) {
-            Some(left) => Ok((1 + left / each).min(batch.saturating_sub(1)).max(1)),
-            None => {
-                Err(self.footprint(&self.info.shapes(&self.plan, batch)?).refused(&self.info, self.budget))
-            }
+        let outputs = self.bytes_of(&self.info.outputs, batch, 2 * size_of::<R>());
+        if self.splittable && batch > 1 && self.run_bytes(1)?.saturating_add(outputs) <= left {
+            let bytes = |samples: usize| {
+                let inputs = self.bytes_of(&self.info.inputs, samples, size_of::<R>());
+                self.run_bytes(samples).unwrap_or(usize::MAX).saturating_add(inputs)
+            };
+            return Ok(samples_within(batch - 1, left - outputs, bytes));
         }
+        whole?;
+        let all = self.footprint(&self.info.shapes(&self.plan, batch)?);
+        // Fewer bytes than the whole run are held by others; its own constants are part of both.
+        let others = self.budget.saturating_sub(left).saturating_sub(self.held.bytes);
+        Err(all.refused(&self.info, self.budget, others))
     }
 
     fn execute(&self, inputs: &[Tensor], mut profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
         let batch = self.info.batch(inputs)?;
-        let chunk = self.chunk(batch)?;
+        let converted = inputs.iter().filter(|input| !Shared::<R>::is_given_by(input));
+        let converted = converted.map(|input| input.len().saturating_mul(size_of::<R>())).sum();
+        let chunk = self.chunk(batch, converted)?;
+        let _run = self.ledger.hold(self.run_bytes(chunk)?.saturating_add(converted), self.budget);
         if chunk == batch {
             return self.execute_whole(batch, inputs, profile);
         }
@@ -182,7 +241,7 @@ impl<R: Real> CpuProgram<R> {
     ) -> Result<Vec<Tensor>> {
         let time = LogTimer::start(log::Level::Trace);
         let shapes = self.info.shapes(&self.plan, batch)?;
-        let kept = self.arenas.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let kept = self.arenas.pop();
         let fresh = || self.plan.buffers.iter().map(|buffer| Storage::empty(buffer.kind)).collect();
         let arena = kept.unwrap_or_else(fresh);
         let outputs = self.pool.run_steps(self.plan.steps.len(), || {
@@ -190,7 +249,7 @@ impl<R: Real> CpuProgram<R> {
             let mut run = Execution { program: self, shapes, inputs, arena };
             run.steps(profile)?;
             let outputs = run.outputs()?;
-            self.arenas.lock().unwrap_or_else(PoisonError::into_inner).push(run.arena);
+            self.arenas.kept().push(run.arena);
             Ok(outputs)
         });
         log::trace!("ran {} steps for {batch} samples in {time}", self.plan.steps.len());
@@ -203,8 +262,23 @@ impl<R: Real> crate::Program for CpuProgram<R> {
         self.execute(inputs, None)
     }
 
+    fn run_memory(&self, samples: usize) -> usize {
+        let (given, taken) = (&self.info.inputs, &self.info.outputs);
+        let inputs = self.bytes_of(given, samples, size_of::<f64>() + size_of::<R>());
+        let outputs = self.bytes_of(taken, samples, size_of::<f64>());
+        self.run_bytes(samples).unwrap_or(usize::MAX).saturating_add(inputs).saturating_add(outputs)
+    }
+
+    fn memory_left(&self) -> usize {
+        self.ledger.left(self.budget)
+    }
+
+    fn hold_memory(&self, bytes: usize) -> Reservation {
+        self.ledger.hold(bytes, self.budget)
+    }
+
     fn reclaim(&self, outputs: Vec<Tensor>) {
-        let mut arenas = self.arenas.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut arenas = self.arenas.kept();
         let Some(arena) = arenas.last_mut() else { return };
         for (&id, tensor) in self.info.outputs.iter().zip(outputs) {
             let BufferLocation::Buffer { buffer, .. } = self.plan.locations[id.index()] else { continue };
@@ -225,7 +299,7 @@ impl<R: Real> crate::Program for CpuProgram<R> {
         // Measured before anything is timed.
         self.pool.peak::<R>();
         // The first run asks the system for memory, which is not what is to be timed.
-        if self.arenas.lock().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if self.arenas.kept().is_empty() {
             self.execute(inputs, None)?;
         }
         let mut profile = Profile::default();
@@ -428,7 +502,7 @@ mod tests {
     fn compiled(graph: &Graph, options: Optimisations) -> CpuProgram<f32> {
         let convolutions = PlanSettings { accurate: false, batch_size: 1 };
         let settings = Settings { memory_limit: Some(1 << 30), convolutions };
-        CpuProgram::compile_with(graph, pool(), settings, options).unwrap()
+        CpuProgram::compile_with(graph, pool(), settings, Arc::default(), options).unwrap()
     }
 
     /// The bits of all elements. Rust does not specify the sign of a NaN: it depends on how the compiler has arranged a sum, and

@@ -40,6 +40,7 @@ const MIN_STEPS_TO_SPIN: usize = 8;
 pub(crate) struct ThreadPool {
     pool: rayon::ThreadPool,
     level: SimdLevel,
+    scratch: Arc<ScratchBuffers>,
     /// The operations per second that the threads reach in single and in double precision, measured when first asked for.
     peaks: [OnceLock<f64>; 2],
 }
@@ -49,7 +50,7 @@ struct Shared {
     handover: Handover,
     /// Runs in progress.
     runs: AtomicUsize,
-    scratch: ScratchBuffers,
+    scratch: Arc<ScratchBuffers>,
 }
 
 /// What a thread knows of the pool it belongs to.
@@ -88,10 +89,11 @@ impl ThreadPool {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             threads => threads,
         };
+        let scratch: Arc<ScratchBuffers> = Arc::default();
         let shared = Arc::new(Shared {
             handover: Handover::new(threads),
             runs: AtomicUsize::new(0),
-            scratch: ScratchBuffers::default(),
+            scratch: scratch.clone(),
         });
         let start = move |index: usize| {
             let pinning = Pinning::begin(index, threads);
@@ -108,7 +110,12 @@ impl ThreadPool {
                 .caused_by(e)
         })?;
         log::info!("engine cpu: {threads} threads, {} instructions", level.name());
-        Ok(ThreadPool { pool, level, peaks: Default::default() })
+        Ok(ThreadPool { pool, level, scratch, peaks: Default::default() })
+    }
+
+    /// Memory that kernels use again.
+    pub(crate) fn scratch(&self) -> &Arc<ScratchBuffers> {
+        &self.scratch
     }
 
     /// The instructions that the threads compute with.
@@ -291,7 +298,7 @@ pub(crate) fn parallel_for_chunks<T: Send>(
 
 /// Calls `f` with the scratch buffers of the pool that the calling thread belongs to, if it belongs to one.
 pub(crate) fn with_scratch<T>(f: impl FnOnce(Option<&ScratchBuffers>) -> T) -> T {
-    with_worker(|worker| f(worker.map(|worker| &worker.shared.scratch)))
+    with_worker(|worker| f(worker.map(|worker| &*worker.shared.scratch)))
 }
 
 #[cfg(all(test, not(loom)))]

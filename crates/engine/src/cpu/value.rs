@@ -78,6 +78,15 @@ impl<R: Real> Storage<R> {
         }
     }
 
+    /// The memory it takes.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Storage::Real(v) => v.capacity() * size_of::<R>(),
+            Storage::Int(v) => v.capacity() * size_of::<i64>(),
+            Storage::Bool(v) => v.capacity(),
+        }
+    }
+
     /// Makes room for at least `length` elements.
     pub(crate) fn grow(&mut self, length: usize) -> Result<()> {
         match self {

@@ -36,4 +36,6 @@ pub struct BaselineActivations {
     tiled: Vec<Tensor>,
     /// What else the part above the last of them reads.
     crossing: Vec<Tensor>,
+    /// Their part of the memory budget.
+    _held: std::sync::Arc<crate::Reservation>,
 }

@@ -15,7 +15,7 @@ use crate::cpu::kernels::scratch::ScratchBuffers;
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::ThreadPool;
 use crate::profile::{NodeTime, Profile};
-use crate::{CompileOptions, Engine, Precision, Program, run_in_fixed_batches};
+use crate::{CompileOptions, Engine, Precision, Program, Reservation, run_in_fixed_batches, samples_within};
 
 /// A graph compiled for inputs that differ from a baseline input within a rectangle: it computes tiles up to an activation, and
 /// everything above it. The same arguments give the same bits at every number of threads.
@@ -36,7 +36,7 @@ pub struct IncrementalProgram {
     precision: Precision,
     threads: Arc<ThreadPool>,
     /// Memory of earlier runs.
-    scratch: ScratchBuffers,
+    scratch: Arc<ScratchBuffers>,
     /// Where the times of moving tiles are recorded, if they are.
     profile: Option<Arc<Mutex<Profile>>>,
 }
@@ -97,7 +97,7 @@ impl IncrementalProgram {
             largest_change: planner.largest_change,
             precision: engine.native_precision(),
             threads,
-            scratch: ScratchBuffers::default(),
+            scratch: Arc::default(),
             profile: None,
             segments,
         }))
@@ -113,6 +113,36 @@ impl IncrementalProgram {
             above: replace(self.above),
             ..self
         }
+    }
+
+    /// Counts `bytes` that the caller is going to hold to the memory budget, until the result is dropped.
+    pub fn hold_memory(&self, bytes: usize) -> Reservation {
+        self.above.hold_memory(bytes)
+    }
+
+    /// Memory of earlier runs.
+    pub(crate) fn scratch(&self) -> &Arc<ScratchBuffers> {
+        &self.scratch
+    }
+
+    /// How many of `copies` copies are best run at once, so that the run stays within the memory budget; at least one.
+    pub fn copies_at_once(&self, copies: usize) -> usize {
+        let numbers = |segment: &Segment| {
+            let tiles = segment.tile_shapes.iter().map(|tile| {
+                let read =
+                    segment.inputs.iter().map(|input| input.shape(tile.size).iter().product::<usize>());
+                read.sum::<usize>() + segment.channels * tile.size[0] * tile.size[1]
+            });
+            tiles.max().unwrap_or(0)
+        };
+        // What tiles read and are, and the rows of the last segment, beside which the part above reads a copy of them.
+        let each = self.segments[1..].iter().map(numbers).sum::<usize>() + 2 * self.last().len();
+        let real = if self.precision == Precision::F32 { size_of::<f32>() } else { size_of::<f64>() };
+        let programs = || self.tile_programs.iter().flatten().chain([&self.above]);
+        samples_within(copies, self.above.memory_left(), |copies| {
+            let most = programs().map(|program| program.run_memory(copies)).max().unwrap_or(0);
+            most.saturating_add(each.saturating_mul(real).saturating_mul(copies))
+        })
     }
 
     /// Records how long moving tiles takes.
@@ -135,7 +165,11 @@ impl IncrementalProgram {
             Precision::F64 => Data::F64(image.to_f64()),
         };
         tiled.insert(0, Tensor::new(image.shape(), data)?);
-        Ok(BaselineActivations { tiled, crossing })
+        let bytes = |tensor: &Tensor| tensor.len().saturating_mul(size_of::<f64>());
+        let held = tiled.iter().chain(&crossing).map(bytes).fold(0, usize::saturating_add);
+        let held =
+            Arc::new(self.above.hold_memory(if self.precision == Precision::F32 { held / 2 } else { held }));
+        Ok(BaselineActivations { tiled, crossing, _held: held })
     }
 
     /// The outputs of the graph for copies with one change each: row `i` belongs to sample `changes[i].sample` of the
@@ -232,13 +266,13 @@ impl IncrementalProgram {
             ));
         }
         self.check(changes, 1)?;
-        let BaselineActivations { tiled, crossing } = baseline;
+        let BaselineActivations { tiled, crossing, _held } = baseline;
         let activations =
             tiled.into_iter().map(|tensor| R::from_data(tensor.into_data()).unwrap_or_default());
         let mut activations: Vec<Cow<'_, [R]>> = activations.map(Cow::Owned).collect();
         // The unchanged copy is part of the first batch, and no batch is much smaller than the others.
         let copies = 1 + changes.len();
-        let batches = copies.div_ceil(batch_size.max(1));
+        let batches = copies.div_ceil(self.copies_at_once(batch_size.max(1)));
         let mut parts = Vec::with_capacity(batches);
         for number in 0..batches {
             let (first, end) = (number * copies / batches, (number + 1) * copies / batches);

@@ -2,6 +2,7 @@
 //! measured. Rows are written in transactions: a process that is killed loses only what it had not written. Several processes
 //! may work on one store.
 
+mod checksum;
 mod columns;
 mod plan;
 mod query;
@@ -74,6 +75,7 @@ impl Store {
         let connection = Connection::open(path).map_err(|cause| failure(path, cause))?;
         let mut store = Store { connection, path: path.to_owned() };
         store.prepare().map_err(|cause| failure(path, cause))??;
+        store.check()?;
         Ok(store)
     }
 
@@ -111,7 +113,10 @@ impl Store {
                 None => Err(cause),
             });
         match found.map_err(|cause: rusqlite::Error| failure(path, cause))? {
-            (store, (APPLICATION, VERSION)) => Ok(store),
+            (store, (APPLICATION, VERSION)) => {
+                store.check()?;
+                Ok(store)
+            }
             (store, (APPLICATION, 1)) => {
                 version_1::show(&store.connection).map_err(|cause| failure(path, cause))?;
                 Ok(store)
@@ -133,6 +138,9 @@ impl Store {
             }
             version_1::migrate(&transaction)?;
             complete(&transaction)?;
+        }
+        if marks(&transaction)? == (APPLICATION, VERSION) {
+            checksum::add_column(&transaction)?;
         }
         transaction.commit()?;
         let marks = marks(&self.connection)?;
@@ -255,7 +263,7 @@ impl Store {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             for row in rows {
                 let Row { configuration, image, metric, value, undefined, seconds } = row;
-                transaction.prepare(add)?.execute(params![
+                let added = transaction.prepare(add)?.execute(params![
                     model,
                     configuration,
                     image,
@@ -266,6 +274,9 @@ impl Store {
                     seconds,
                     env!("CARGO_PKG_VERSION")
                 ])?;
+                if added > 0 {
+                    checksum::seal(&transaction, [model, *configuration, *image, *metric, seed as i64])?;
+                }
             }
             for (configuration, image) in claims {
                 transaction.prepare(free)?.execute(params![model, configuration, image, worker.id()])?;

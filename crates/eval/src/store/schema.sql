@@ -35,6 +35,7 @@ CREATE TABLE result (
   undefined TEXT,
   seconds REAL NOT NULL,
   version TEXT NOT NULL,
+  checksum TEXT,
   PRIMARY KEY (model, configuration, image, metric, seed)
 ) WITHOUT ROWID;
 CREATE TABLE worker (

@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::with_scratch;
 use crate::cpu::unwinding::filled;
+use crate::memory_ledger::IdleMemory;
 
 /// Bytes of a cache line, at which every buffer begins.
 pub(crate) const CACHE_LINE: usize = 64;
@@ -53,6 +54,21 @@ impl ScratchBuffers {
         let fit = |buffer: &Vec<R>| (buffer.capacity() < length, buffer.capacity().abs_diff(length));
         let best = (0..free.len()).min_by_key(|&index| fit(&free[index]));
         best.map(|index| free.swap_remove(index))
+    }
+}
+
+impl IdleMemory for ScratchBuffers {
+    fn bytes(&self) -> usize {
+        fn kept<R>(free: &FreeBuffers<R>) -> usize {
+            let free = free.lock().unwrap_or_else(PoisonError::into_inner);
+            free.iter().map(|memory| memory.capacity() * size_of::<R>()).sum()
+        }
+        kept(&self.f32) + kept(&self.f64)
+    }
+
+    fn release(&self) {
+        self.f32.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.f64.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 }
 

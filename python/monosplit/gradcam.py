@@ -43,9 +43,10 @@ class BaseCAM:
             raise NotImplementedError("monosplit has neither aug_smooth nor eigen_smooth")
         model = from_torch(self.model, input_tensor, output="probability")
         target = None if targets is None else [_category(each) for each in targets]
+        dtype = "float64" if input_tensor.dtype.itemsize == 8 else "float32"
         maps: list[NDArray[np.float32]] = []
         for layer in self.target_layers:
-            explainer = model.explainer(self.method, layer=f"{model._layer_name(layer)}:out")
+            explainer = model.explainer(self.method, layer=f"{model._layer_name(layer)}:out", dtype=dtype)
             found = numpy_of(explainer(input_tensor, target))
             maps.append(_resized(_scaled(np.maximum(found, 0)), input_tensor.shape[2:]))
         return _scaled(np.mean(maps, axis=0))

@@ -1,7 +1,7 @@
 //! What all programs under one budget hold together: what they keep between runs, what runs in progress take, and memory that is
 //! only kept for the next run, which is given up as soon as somebody else needs room.
 
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use crate::memory_budget::limit_beside;
 
@@ -14,7 +14,7 @@ pub(crate) trait IdleMemory: Send + Sync {
     fn release(&self);
 }
 
-/// The account of what programs hold. Programs of engines without a limit of their own share the one of the process.
+/// The account of what the programs of an engine and its clones hold.
 #[derive(Default)]
 pub(crate) struct MemoryLedger {
     state: Mutex<State>,
@@ -41,12 +41,6 @@ impl std::fmt::Debug for MemoryLedger {
 }
 
 impl MemoryLedger {
-    /// The account of all engines that have no limit of their own.
-    pub(crate) fn of_process() -> Arc<Self> {
-        static LEDGER: LazyLock<Arc<MemoryLedger>> = LazyLock::new(Arc::default);
-        LEDGER.clone()
-    }
-
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

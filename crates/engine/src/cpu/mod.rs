@@ -51,7 +51,7 @@ pub struct Cpu {
     instructions: Option<InstructionSet>,
     /// Started when first used; shared by all clones.
     pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
-    /// What its programs hold; shared by all clones, and by all engines without a limit of their own.
+    /// What its programs hold; shared by all clones.
     ledger: Arc<MemoryLedger>,
 }
 
@@ -78,7 +78,7 @@ impl Default for Cpu {
             flush_denormals: false,
             instructions: None,
             pool: Arc::default(),
-            ledger: MemoryLedger::of_process(),
+            ledger: Arc::default(),
         }
     }
 }

@@ -75,7 +75,7 @@ impl Occlusion {
                 let region = region.clone();
                 spans
                     .iter()
-                    .map(move |span| [region.as_slice(), &[span.clone()]].concat())
+                    .map(move |span| [region.as_slice(), std::slice::from_ref(span)].concat())
                     .collect::<Vec<_>>()
             };
             windows = windows.iter().flat_map(longer).collect();

@@ -22,6 +22,14 @@ pub struct ExplanationBuilder<'a> {
     pub(crate) network: &'a Rc<Network>,
     pub(crate) graph: Graph,
     pub(crate) scale: Scale,
+    /// Whether the softmax of the scores are probabilities; scores of a target have none.
+    pub(crate) has_probabilities: bool,
+    /// The default of the input [`inputs::BASELINE`], where a method reads it.
+    pub(crate) baseline: Option<f64>,
+    /// How many copies of a sample a method of many passes makes at a time, where that is not its own choice.
+    pub(crate) copies: Option<usize>,
+    /// Whether the class that was given exists, for each sample, where nothing else checks it.
+    pub(crate) class_in_range: Option<NodeId>,
     class: NodeId,
     seed: NodeId,
     shared: HashMap<(TypeId, String), Box<dyn Any>>,
@@ -34,10 +42,23 @@ impl<'a> ExplanationBuilder<'a> {
         graph.set_outputs(Vec::new());
         let numbers: Vec<i64> = (0..network.classes() as i64).collect();
         let table = graph.constant(Tensor::vector(numbers));
-        let class = class_numbers(&mut graph, network, class, table)?;
+        let (class, class_in_range) = class_numbers(&mut graph, network, class, table)?;
         let seed = one_hot(&mut graph, class, table)?;
         let scale = Scale::of(network);
-        Ok(ExplanationBuilder { network, graph, scale, class, seed, shared: HashMap::new() })
+        let shared = HashMap::new();
+        let (has_probabilities, baseline, copies) = (true, None, None);
+        Ok(ExplanationBuilder {
+            network,
+            graph,
+            scale,
+            has_probabilities,
+            baseline,
+            copies,
+            class_in_range,
+            class,
+            seed,
+            shared,
+        })
     }
 
     /// The graph.
@@ -222,16 +243,22 @@ impl<'a> ExplanationBuilder<'a> {
     }
 }
 
-/// The explained class of each sample; `table` holds the numbers of all classes.
-fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput, table: NodeId) -> Result<NodeId> {
+/// The explained class of each sample, and whether the given one exists where nothing else checks it; `table` holds the
+/// numbers of all classes.
+fn class_numbers(
+    g: &mut Graph,
+    network: &Network,
+    class: ClassInput,
+    table: NodeId,
+) -> Result<(NodeId, Option<NodeId>)> {
     let top = |g: &mut Graph| g.add(Op::ArgMax { axis: 1, keep: false }, &[network.logits()]);
     let samples = Shape::new([network.samples()]);
-    match class {
-        ClassInput::Given => Ok(g.input(inputs::CLASS, samples, Kind::Int)),
-        ClassInput::Top => top(g),
+    let numbers = match class {
+        ClassInput::Given => g.input(inputs::CLASS, samples, Kind::Int),
+        ClassInput::Top => top(g)?,
         ClassInput::Second => {
             let top = top(g)?;
-            second(g, network, top, table)
+            second(g, network, top, table)?
         }
         ClassInput::GivenOrTop | ClassInput::Broadcast => {
             let length = if class == ClassInput::Broadcast { Shape::fixed(&[1]) } else { samples };
@@ -239,17 +266,24 @@ fn class_numbers(g: &mut Graph, network: &Network, class: ClassInput, table: Nod
             let top = top(g)?;
             let zero = g.constant(Tensor::scalar(0i64));
             let unset = g.binary(Binary::Less, given, zero)?;
-            let mut picked = g.select(unset, top, given)?;
-            if class == ClassInput::GivenOrTop {
-                let (second, asked) = (second(g, network, top, table)?, g.constant(Tensor::scalar(SECOND)));
-                let is_asked = g.binary(Binary::Equal, given, asked)?;
-                picked = g.select(is_asked, second, picked)?;
-                return Ok(picked);
+            let picked = g.select(unset, top, given)?;
+            if class == ClassInput::Broadcast {
+                return within_classes(g, network, picked);
             }
-            // Nothing checks the inputs of an exported graph, but runtimes check the bounds of a Gather.
-            g.add(Op::Gather { axis: 0 }, &[table, picked])
+            let (second, asked) = (second(g, network, top, table)?, g.constant(Tensor::scalar(SECOND)));
+            let is_asked = g.binary(Binary::Equal, given, asked)?;
+            g.select(is_asked, second, picked)?
         }
-    }
+    };
+    Ok((numbers, None))
+}
+
+/// The numbers of classes, with the last one in place of those above it, and whether each was left as it is. Nothing checks the
+/// inputs of an exported graph, and no ONNX operator raises an error.
+fn within_classes(g: &mut Graph, network: &Network, picked: NodeId) -> Result<(NodeId, Option<NodeId>)> {
+    let last = g.constant(Tensor::scalar(network.classes() as i64 - 1));
+    let exists = g.binary(Binary::LessOrEqual, picked, last)?;
+    Ok((g.select(exists, picked, last)?, Some(exists)))
 }
 
 /// The class with the highest score but for that of `top`.

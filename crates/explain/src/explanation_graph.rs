@@ -12,6 +12,7 @@ use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{MapRequest, Procedure};
 use crate::network::Network;
 use crate::scaled::Scaled;
+use crate::target::is_target_score;
 
 /// Where the explained class comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -26,16 +27,20 @@ pub enum ClassInput {
     /// It is the one with the second highest score.
     Second,
     /// The input `class` names one for all samples, or one for each; a negative number asks for the highest score. The graph
-    /// declares it with length 1, for exported files whose runtime broadcasts. Runtimes refuse a number that is no class,
-    /// because it is looked up in a table.
+    /// declares it with length 1, for exported files whose runtime broadcasts. A number above the last class asks for the
+    /// last, and the output [`CLASS_IN_RANGE`] says so.
     Broadcast,
 }
+
+/// The name of the output that says for each sample whether the class exists that was given for it. It is the last one.
+pub const CLASS_IN_RANGE: &str = "class_in_range";
 
 /// The graph that computes class scores and maps.
 #[derive(Clone, Debug)]
 pub struct ExplanationGraph {
     graph: Graph,
     map_outputs: Vec<MapOutput>,
+    baseline: Option<f64>,
 }
 
 /// Which outputs of the graph hold a map.
@@ -58,7 +63,7 @@ pub mod inputs {
     pub const THETA: &str = "theta";
     /// The limit Θ of the scaling stabiliser.
     pub const LIMIT: &str = "limit";
-    /// The baseline image.
+    /// The baseline image: one for all samples or one for each, with axes of the image's length or of length one.
     pub const BASELINE: &str = "baseline";
 
     /// All of them.
@@ -67,12 +72,26 @@ pub mod inputs {
 
 impl ExplanationGraph {
     /// The graph of `requests` for `source`, whose first input is the image and whose first output holds the class scores. Its
-    /// outputs are the class scores, the explained classes, and the maps.
+    /// outputs are the class scores, the explained classes, and the maps; with [`ClassInput::Broadcast`] also
+    /// [`CLASS_IN_RANGE`].
     ///
-    /// Fails for methods that run the network many times: they are not one graph.
+    /// Methods that run the network many times are written pass after pass; those for which that is not possible are an error.
     pub fn new(source: &Graph, class: ClassInput, requests: &[MapRequest]) -> Result<Self> {
+        ExplanationGraph::with_copies(source, class, requests, None)
+    }
+
+    /// The same, where methods of many passes make at most so many copies of a sample at a time; by default as many as their
+    /// batch size. The file has fewer nodes with more copies, and takes more memory.
+    pub fn with_copies(
+        source: &Graph,
+        class: ClassInput,
+        requests: &[MapRequest],
+        copies: Option<usize>,
+    ) -> Result<Self> {
         let network = Rc::new(Network::new(source)?);
         let mut builder = ExplanationBuilder::new(&network, class)?;
+        builder.copies = copies;
+        builder.has_probabilities = !is_target_score(source);
         let scores = network.graph().outputs()[0].name.clone();
         builder.graph.output(scores, network.logits());
         let class = builder.class();
@@ -82,8 +101,12 @@ impl ExplanationGraph {
             let map = map(&mut builder, request)?;
             map_outputs.push(output(&mut builder.graph, request, map));
         }
+        if let Some(in_range) = builder.class_in_range {
+            builder.graph.output(CLASS_IN_RANGE, in_range);
+        }
+        let baseline = builder.baseline;
         let graph = share_constants(&builder.graph.pruned()?)?;
-        Ok(ExplanationGraph { graph, map_outputs })
+        Ok(ExplanationGraph { graph, map_outputs, baseline })
     }
 
     /// An explanation that exists as a graph already, such as one read from a file: its first output holds the class scores, its
@@ -109,12 +132,17 @@ impl ExplanationGraph {
             Ok(MapOutput { map, exponent: find(&exponent_name(name)) })
         };
         let map_outputs = maps.iter().map(output).collect::<Result<_>>()?;
-        Ok(ExplanationGraph { graph, map_outputs })
+        Ok(ExplanationGraph { graph, map_outputs, baseline: None })
     }
 
     /// The graph.
     pub fn graph(&self) -> &Graph {
         &self.graph
+    }
+
+    /// The number that the input [`inputs::BASELINE`] stands for in the methods that read it; none where no method does.
+    pub fn baseline(&self) -> Option<f64> {
+        self.baseline
     }
 
     /// The outputs that hold the maps, in the order of the requests.
@@ -124,15 +152,17 @@ impl ExplanationGraph {
 }
 
 fn map(builder: &mut ExplanationBuilder<'_>, request: &MapRequest) -> Result<Scaled> {
-    let method = match request.method.procedure() {
-        Procedure::GraphMethod(method) => method,
+    let at = value(builder.network, request.layer.as_deref())?;
+    let attribution = match request.method.procedure() {
+        Procedure::GraphMethod(method) => method.write(builder, at)?,
         Procedure::MultiPass(repeated) => {
-            let (name, obstacle) = (request.method.name(), repeated.obstacle());
-            return Err(Error::argument(format!("{name} {obstacle} and cannot be written as one graph")));
+            let name = request.method.name();
+            let method = repeated.unrolled().ok_or_else(|| {
+                Error::argument(format!("{name} {} and cannot be written as one graph", repeated.obstacle()))
+            })?;
+            method.write(builder, at).map_err(|error| error.context(name))?
         }
     };
-    let at = value(builder.network, request.layer.as_deref())?;
-    let attribution = method.write(builder, at)?;
     let axes = builder.axes(attribution.of)?;
     let image = builder.graph.node(builder.image()).shape.clone();
     let scale = builder.scale;

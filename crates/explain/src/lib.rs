@@ -84,6 +84,7 @@ mod split_streams;
 mod stabilised_quotient;
 mod sum_stream;
 mod target;
+mod unrolled;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use baseline::Baseline;
@@ -93,7 +94,7 @@ pub use explain_batch::{BatchPosition, Class, ExplainBatch, NoProgress, Progress
 pub use explainer::Explainer;
 pub use explanation::{Explanation, SaliencyMap};
 pub use explanation_builder::ExplanationBuilder;
-pub use explanation_graph::{ClassInput, ExplanationGraph, MapOutput, inputs};
+pub use explanation_graph::{CLASS_IN_RANGE, ClassInput, ExplanationGraph, MapOutput, inputs};
 pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};

@@ -90,6 +90,11 @@ pub trait MultiPass {
     /// Compiles the programs it runs.
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>>;
 
+    /// The same method as one graph, with its passes written one after the other; none if no graph computes it.
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        None
+    }
+
     /// Why it cannot be written as one graph, to be read after the method's name.
     fn obstacle(&self) -> &'static str {
         "runs the network many times"

@@ -36,7 +36,7 @@ impl Reference {
         self.values[id.index()]
     }
 
-    fn build(g: &mut Graph, network: &Network, baseline: NodeId) -> Result<Self> {
+    pub(crate) fn build(g: &mut Graph, network: &Network, baseline: NodeId) -> Result<Self> {
         let mut values: Vec<NodeId> = Vec::with_capacity(network.graph().len());
         for (id, node) in network.nodes() {
             values.push(if id == network.input() {

@@ -366,7 +366,7 @@ fn exchanged(region: &Region, layout: &SampleLayout, was: &[f64], image: &mut [f
 }
 
 /// Fails if the batch size is out of range.
-fn check_batch(batch: usize) -> Result<()> {
+pub(crate) fn check_batch(batch: usize) -> Result<()> {
     if (1..=MAX_BATCH).contains(&batch) {
         return Ok(());
     }
@@ -374,7 +374,7 @@ fn check_batch(batch: usize) -> Result<()> {
 }
 
 /// Fails if the samples of a batch influence each other: perturbed copies must not.
-fn check_samples(network: &Graph) -> Result<()> {
+pub(crate) fn check_samples(network: &Graph) -> Result<()> {
     if samples_interact(network) {
         return Err(Error::unsupported(
             "the method runs perturbed copies of a sample in one batch, but in this network the samples of a batch \

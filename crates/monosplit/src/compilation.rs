@@ -6,8 +6,8 @@ use std::fmt;
 
 use monosplit_engine::Precision;
 use monosplit_explain::{
-    Absolute, Channels, Class, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise, Settings, Size,
-    inputs, parameter_inputs,
+    Absolute, CLASS_IN_RANGE, Channels, Class, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise,
+    Settings, Size, inputs, parameter_inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
 use monosplit_graph::onnx::{ExportOptions, IntegerInput};
@@ -117,6 +117,17 @@ impl Compilation {
         maps: &[(&ConfiguredMethod, MapRequest)],
         precision: Precision,
     ) -> Result<Self> {
+        Compilation::with_copies(model, class, maps, precision, None)
+    }
+
+    /// The same, where methods of many passes make at most so many copies of a sample at a time.
+    pub fn with_copies(
+        model: &Model,
+        class: ClassSource,
+        maps: &[(&ConfiguredMethod, MapRequest)],
+        precision: Precision,
+        copies: Option<usize>,
+    ) -> Result<Self> {
         check_inputs(model)?;
         check_maps(maps)?;
         let requests: Vec<MapRequest> =
@@ -126,7 +137,7 @@ impl Compilation {
             ClassSource::Second => ClassInput::Second,
             ClassSource::Input | ClassSource::Fixed(_) | ClassSource::InputOr(_) => ClassInput::Broadcast,
         };
-        let explanation = ExplanationGraph::new(model.graph(), input, &requests)?;
+        let explanation = ExplanationGraph::with_copies(model.graph(), input, &requests, copies)?;
         let mut graph = portable(explanation.graph())?;
         if precision == Precision::F64 {
             graph = matrix_form(&graph)?;
@@ -136,14 +147,20 @@ impl Compilation {
         if let ClassSource::Fixed(number) = class {
             graph = with_constant(&graph, inputs::CLASS, &Tensor::vector(vec![number as i64]))?;
         }
+        if !class.is_input() {
+            let kept = graph.outputs().iter().filter(|output| output.name != CLASS_IN_RANGE);
+            graph.set_outputs(kept.cloned().collect());
+            graph = graph.pruned()?;
+        }
         let mut defaults = defaults(&graph, class, &settings(maps)?);
+        defaults.extend(default_baseline(&graph, explanation.baseline())?);
         defaults.extend(model.target_parameters().iter().cloned());
         for (name, value) in &defaults {
             // As float32 inputs these would lose the digits that double precision is for.
             let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
-            } else if precision == Precision::F64 && *name == inputs::ALPHA {
+            } else if precision == Precision::F64 && [inputs::ALPHA, inputs::BASELINE].contains(name) {
                 graph = with_exact_default(&graph, name, value.to_f64()[0])?;
             }
         }
@@ -166,11 +183,6 @@ impl Compilation {
             .zip(explanation.map_outputs())
             .map(|(map, output)| described(map, &outputs[output.map].name, has_input(&graph, inputs::ALPHA)))
             .collect();
-        if class.is_input() {
-            // A runtime that refuses a class names this node in its error.
-            let last = model.classes().unwrap_or(1).saturating_sub(1);
-            graph.label_mut(outputs[1].node).node = format!("class_is_0_to_{last}");
-        }
         graph.set_outputs(outputs);
         let file = model.origin().to_string();
         let file = file.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -329,9 +341,8 @@ fn unname_inner_values(graph: &mut Graph) {
 /// An error if an input of the network has a name that compiled files reserve. The names are reserved whether or not a
 /// method of this file reads them, so that they mean the same in every compiled file.
 fn check_inputs(model: &Model) -> Result<()> {
-    let taken =
-        [inputs::CLASS, inputs::ALPHA, inputs::THETA, inputs::LIMIT, SCORES, SCORE, PROBABILITIES, EXPLAINED];
-    let mut taken = taken.into_iter().chain(parameter_inputs::ALL);
+    let returned = [SCORES, SCORE, PROBABILITIES, EXPLAINED, CLASS_IN_RANGE];
+    let mut taken = inputs::ALL.into_iter().chain(returned).chain(parameter_inputs::ALL);
     match taken.find(|name| has_input(model.original(), name)) {
         Some(name) => Err(model.unfit(format!(
             "its input is called '{name}', as something that compiled files read or return is; give the network's input \
@@ -453,4 +464,12 @@ fn defaults(graph: &Graph, class: ClassSource, settings: &Settings) -> Vec<(&'st
         (inputs::LIMIT, Tensor::scalar(settings.limit)),
     ];
     all.into_iter().filter(|(name, _)| has_input(graph, name)).collect()
+}
+
+/// The default of the baseline, one number for all elements of the image, where a method reads it.
+fn default_baseline(graph: &Graph, number: Option<f64>) -> Result<Option<(&'static str, Tensor)>> {
+    let found = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == inputs::BASELINE);
+    let (Some(&id), Some(number)) = (found, number) else { return Ok(None) };
+    let lengths = vec![1; graph.node(id).shape.rank()];
+    Ok(Some((inputs::BASELINE, Tensor::new(lengths, vec![number])?)))
 }

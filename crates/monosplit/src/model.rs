@@ -418,7 +418,9 @@ pub(crate) fn import_options(file: &[u8], options: &ModelOptions) -> ImportOptio
         import = import.input_shape(lengths.clone());
     }
     if options.optional_inputs && onnx::metadata(file).is_ok_and(|found| is_compiled(&found)) {
-        import = inputs::ALL.into_iter().fold(import, ImportOptions::optional_input);
+        // The baseline is an image; what explains a compiled file gives numbers and classes only.
+        let given = inputs::ALL.into_iter().filter(|&name| name != inputs::BASELINE);
+        import = given.fold(import, ImportOptions::optional_input);
     }
     import
 }

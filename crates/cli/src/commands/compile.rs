@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use monosplit::catalogue::{self, ConfiguredMethod, MethodChoice, ValueBounds};
+use monosplit::catalogue::{self, ConfiguredMethod, MethodAtLayer, ValueBounds};
 use monosplit::engine::Cpu;
 use monosplit::explain::{MapRequest, Parameters, chosen_layer};
 use monosplit::graph::onnx::{self, Remark};
@@ -36,13 +36,15 @@ Writes a network and its explanation as one ONNX file that any runtime can run b
   monosplit compile resnet18.onnx -o explained.onnx
   monosplit compile resnet18.onnx --method gradcam --layer layer4:out -o explained.onnx
   monosplit compile resnet18.onnx --methods splitcam,lrp,saliency --size input -o explained.onnx
+  monosplit compile resnet18.onnx --methods gradcam@layer4,rise -o explained.onnx
   monosplit compile resnet18.onnx --target contrast:tabby,lynx -o explained.onnx
 
 The file has the network's own inputs and returns `logits`, `explained_class` and one output
 `saliency/METHOD/LAYER` for each map, for whatever batch it is given. It reads two more inputs that
 may be left out: `class` (int64 [1] or [N], one number for all samples or one for each; negative, as
 it is by default, for the class with the highest score) and, for splitcam and splitgrad, `alpha`
-(float32 [], 0 to 1).
+(float32 [], 0 to 1). A class above the last one is taken for the last, and the output
+`class_in_range` is false for the sample.
 
 A file compiled with --target returns `score` in place of `logits`. What the target is given becomes
 an optional input with that default: `target_mask` (float32 [1, 1, …] or [N, 1, …]),
@@ -51,7 +53,10 @@ an optional input with that default: `target_mask` (float32 [1, 1, …] or [N, 1
 
 Only standard operators are used. Weights are stored once; what is derived from them is written as
 nodes that a runtime computes when it loads the file. Methods that ask the network many times
-(occlusion, …) are no graph and are refused.
+(integrated gradients, occlusion, RISE, …) are written pass after pass, --copies copies of the
+picture at a time; their random numbers are settled by the seed, and the number at the picture that
+stands for no evidence is the optional input `baseline` (float32, one number, one picture or one for
+each sample). LIME, KernelSHAP and Eigen-CAM are no graph and are refused.
 
 The box rule of lrp needs the least and the largest value of a pixel. They are settled by what
 --preset and the options beside it, or the network's file, say of pictures; where neither says
@@ -71,12 +76,14 @@ pub(crate) struct Compile {
     #[command(flatten)]
     method: MethodArgs,
 
-    /// Several methods, separated by commas, each as --method takes it.
-    #[arg(long, value_name = "NAMES", conflicts_with = "method")]
+    /// Several methods, separated by commas, each as --method takes it, and its layer behind an
+    /// @ where it has one of its own: gradcam@layer4,occlusion:stride=8.
+    #[arg(long, value_name = "NAMES", conflicts_with = "method", verbatim_doc_comment)]
     methods: Option<String>,
 
-    /// Several layers, separated by commas; every method is read off at each of them.
-    #[arg(long = "layers", value_name = "NAMES", conflicts_with = "layers")]
+    /// Several layers, separated by commas; every method without a layer of its own is read off
+    /// at each of them.
+    #[arg(long = "layers", value_name = "NAMES", conflicts_with = "layers", verbatim_doc_comment)]
     layer_list: Option<String>,
 
     /// The class is an optional input of the file. This is the default.
@@ -99,6 +106,11 @@ pub(crate) struct Compile {
     /// Write for this version of the ONNX operators, 13 to 26.
     #[arg(long, value_name = "N", default_value_t = 17)]
     opset: u32,
+
+    /// Methods that run the network many times compute at most N copies of a sample at once.
+    /// More make a smaller file, which takes more memory [default: 16, or the method's batch].
+    #[arg(long, value_name = "N", verbatim_doc_comment)]
+    copies: Option<usize>,
 
     /// Store weights in half precision.
     #[arg(long)]
@@ -184,7 +196,7 @@ impl Compile {
         }
         remark_on_outputs(&model);
         let chosen = self.resolved(&choices, &model)?;
-        let maps = self.maps(&model, &chosen);
+        let maps = self.maps(&model, &choices, &chosen);
         let precision = self
             .precision
             .map_or_else(|| Compilation::own_precision(&model, &maps), |precision| precision.into());
@@ -195,7 +207,8 @@ impl Compile {
             Some(_) => ClassSource::of_target(&model),
             None => self.class(&labels, classes)?,
         };
-        let mut compilation = Compilation::new(&model, class, &maps, precision)?.half(self.fp16);
+        let mut compilation =
+            Compilation::with_copies(&model, class, &maps, precision, self.copies)?.half(self.fp16);
         if self.labels.is_some() && target.as_ref().is_none_or(TargetChoice::is_class) {
             compilation = compilation.labelled(&labels);
         }
@@ -266,22 +279,24 @@ impl Compile {
         }
     }
 
-    /// The methods that were named.
-    fn choices(&self) -> Result<Vec<MethodChoice>> {
-        let Some(list) = &self.methods else { return Ok(vec![self.method.choice()?]) };
-        catalogue::words(list)?.iter().map(|word| MethodChoice::parse(word, &[])).collect()
+    /// The methods that were named, and the layers of those that were named with one.
+    fn choices(&self) -> Result<Vec<MethodAtLayer>> {
+        match &self.methods {
+            Some(list) => catalogue::words(list)?.iter().map(|word| MethodAtLayer::parse(word)).collect(),
+            None => Ok(vec![MethodAtLayer { choice: self.method.choice()?, layer: None }]),
+        }
     }
 
     /// The methods with the options that follow from the preprocessing, as `explain` resolves them. Where the preprocessing
     /// would be a guess, those options keep their defaults, and a remark names them.
-    fn resolved(&self, choices: &[MethodChoice], model: &Model) -> Result<Vec<ConfiguredMethod>> {
+    fn resolved(&self, choices: &[MethodAtLayer], model: &Model) -> Result<Vec<ConfiguredMethod>> {
         let known = self.values.is_known(model);
-        let plain = choices.iter().map(|choice| choice.configured().clone()).collect::<Vec<_>>();
+        let plain = choices.iter().map(|at| at.choice.configured().clone()).collect::<Vec<_>>();
         if !known && model.picture_input().is_err() {
             return Ok(plain);
         }
         let bounds = ValueBounds::of(Some(&self.values.preprocess(model)?))?;
-        let seen = choices.iter().map(|choice| choice.resolve(&bounds)).collect::<Result<Vec<_>>>()?;
+        let seen = choices.iter().map(|at| at.choice.resolve(&bounds)).collect::<Result<Vec<_>>>()?;
         if known {
             return Ok(seen);
         }
@@ -294,10 +309,11 @@ impl Compile {
         Ok(plain)
     }
 
-    /// The maps of each method, at each of the layers.
+    /// The maps of each method, at its own layer or at each of those for all methods.
     fn maps<'a>(
         &self,
         model: &Model,
+        choices: &[MethodAtLayer],
         chosen: &'a [ConfiguredMethod],
     ) -> Vec<(&'a ConfiguredMethod, MapRequest)> {
         let listed: Vec<String> = match &self.layer_list {
@@ -305,17 +321,20 @@ impl Compile {
             None => self.method.layers().to_vec(),
         };
         let finish = self.method.finish();
-        let at = |chosen: &ConfiguredMethod| -> Vec<Option<String>> {
-            if listed.is_empty() {
-                let default = chosen_layer(model.graph(), chosen.method.default_layer());
-                return vec![default.map(|layer| layer.name)];
-            }
-            listed.iter().cloned().map(Some).collect()
-        };
-        let each = chosen.iter().flat_map(|chosen| at(chosen).into_iter().map(move |layer| (chosen, layer)));
-        let request =
-            |chosen: &ConfiguredMethod, layer| MapRequest::of(chosen.method.clone(), layer).finish(finish);
-        each.map(|(chosen, layer)| (chosen, request(chosen, layer))).collect()
+        let mut maps = Vec::new();
+        for (chosen, own) in chosen.iter().zip(choices.iter().map(|at| &at.layer)) {
+            let layers: Vec<Option<String>> = match own {
+                Some(layer) => vec![Some(layer.clone())],
+                None if listed.is_empty() => {
+                    let default = chosen_layer(model.graph(), chosen.method.default_layer());
+                    vec![default.map(|layer| layer.name)]
+                }
+                None => listed.iter().cloned().map(Some).collect(),
+            };
+            let request = |layer| MapRequest::of(chosen.method.clone(), layer).finish(finish);
+            maps.extend(layers.into_iter().map(|layer| (chosen, request(layer))));
+        }
+        maps
     }
 
     fn class(&self, labels: &Labels, classes: usize) -> Result<ClassSource> {

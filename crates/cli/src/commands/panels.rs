@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
+use monosplit::catalogue::{ConfiguredMethod, MethodAtLayer, ValueBounds};
 use monosplit::engine::Engine;
 use monosplit::explain::{BatchPosition, Class, Explanation, Finish, SaliencyMap, chosen_layer};
 use monosplit::graph::{Error, Result};
@@ -43,11 +43,8 @@ impl Panel {
 
     /// `NAME[:KEY=VALUE,…][@LAYER]`
     pub(crate) fn parse(model: &Model, word: &str, bounds: &ValueBounds) -> Result<Self> {
-        let (method, layer) = match word.split_once('@') {
-            Some((method, layer)) => (method, Some(layer.to_owned())),
-            None => (word, None),
-        };
-        let chosen = MethodChoice::parse(method, &[])?.resolve(bounds)?;
+        let MethodAtLayer { choice, layer } = MethodAtLayer::parse(word)?;
+        let chosen = choice.resolve(bounds)?;
         let default = || chosen_layer(model.graph(), chosen.method.default_layer()).map(|layer| layer.name);
         let layer = layer.or_else(default);
         let header = match &layer {

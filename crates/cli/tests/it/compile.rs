@@ -8,8 +8,7 @@ use crate::reference::{array, relative_error};
 use monosplit::Tensor;
 use monosplit::catalogue::{Family, entries};
 use monosplit::engine::{Cpu, Engine, Precision};
-use monosplit::explain::methods::Occlusion;
-use monosplit::explain::{ClassInput, ExplanationGraph, MapRequest, Procedure};
+use monosplit::explain::Procedure;
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, ImportReport};
 use monosplit::graph::op::{Coordinates, Interpolation, ResizeAxis, Rounding, Unary};
 use monosplit::graph::passes::matrix_form;
@@ -17,22 +16,26 @@ use monosplit::graph::{Dim, Graph, Kind, NodeId, Op, Shape, npy};
 use monosplit::{Model, compiled_maps};
 use monosplit_testing::{ScratchFolder, crates_folder};
 
-fn text(path: &Path) -> String {
+pub(crate) fn text(path: &Path) -> String {
     path.to_str().unwrap().to_owned()
 }
 
-/// The names of the methods that are rewrites, or of those that are not.
+/// The names of the methods that are rewrites, or of those that no graph computes. Those of many passes are neither
+/// ([`compile_passes`](crate::compile_passes)).
 fn methods(rewrites: bool) -> Vec<&'static str> {
     let is_rewrite = |name: &&'static str| {
         let chosen = monosplit::catalogue::parse(name, &[]).unwrap();
-        matches!(chosen.method.procedure(), Procedure::GraphMethod(_)) == rewrites
+        match chosen.method.procedure() {
+            Procedure::GraphMethod(_) => rewrites,
+            Procedure::MultiPass(passes) => !rewrites && passes.unrolled().is_none(),
+        }
     };
     // The networks here have no attention.
     let entries = entries().filter(|entry| entry.family != Family::Attention);
     entries.map(|entry| entry.name).filter(is_rewrite).collect()
 }
 
-fn compiled(folder: &ScratchFolder, network: &str, words: &[&str]) -> String {
+pub(crate) fn compiled(folder: &ScratchFolder, network: &str, words: &[&str]) -> String {
     let path = text(&folder.path("explained.onnx"));
     let mut all = vec!["compile", network, "-o", &path];
     all.extend(words);
@@ -40,14 +43,14 @@ fn compiled(folder: &ScratchFolder, network: &str, words: &[&str]) -> String {
     path
 }
 
-fn import_report(path: &str) -> ImportReport {
-    let import = ["class", "alpha", "theta", "limit"];
+pub(crate) fn import_report(path: &str) -> ImportReport {
+    let import = ["class", "alpha", "theta", "limit", "baseline"];
     let import = import.into_iter().fold(ImportOptions::default(), ImportOptions::optional_input);
     onnx::import_report(&std::fs::read(path).unwrap(), None, &import).unwrap()
 }
 
 /// The numbers `explain` writes.
-fn map(folder: &ScratchFolder, network: &str, input: &str, words: &[&str]) -> Tensor {
+pub(crate) fn map(folder: &ScratchFolder, network: &str, input: &str, words: &[&str]) -> Tensor {
     let (out, raw) = (text(&folder.path("pictures")), text(&folder.path("raw.npy")));
     let mut all = vec!["explain", network, input, "--out", &out, "--raw", &raw];
     all.extend(words);
@@ -56,7 +59,7 @@ fn map(folder: &ScratchFolder, network: &str, input: &str, words: &[&str]) -> Te
 }
 
 /// Three samples that no network was compiled with.
-fn samples(folder: &ScratchFolder) -> String {
+pub(crate) fn samples(folder: &ScratchFolder) -> String {
     text(&folder.write("x.npy", npy::write(&numbers(&[3, 3, SIDE, SIDE], 17))))
 }
 
@@ -354,7 +357,17 @@ fn what_is_out_of_range_at_run_time_gives_no_map() {
     for alpha in [-0.1, 1.5, f32::NAN] {
         assert!(map(1, alpha).iter().all(|value| value.is_nan()), "{alpha}");
     }
-    assert!(run(CLASSES as i64, 0.4).is_err());
+    // A class above the last one is taken for the last, and said to be none.
+    let outputs = |class: i64| run(class, 0.4).unwrap();
+    let last = CLASSES as i64 - 1;
+    for (class, is_one) in [(-1, true), (0, true), (last, true), (last + 1, false), (i64::MAX, false)] {
+        let found = outputs(class);
+        assert_eq!(found.last().unwrap().to_f64()[0] == 1.0, is_one, "{class}");
+        if !is_one {
+            assert_eq!(found[1].to_f64()[0], last as f64);
+            assert_eq!(found[2].to_f32(), outputs(last)[2].to_f32());
+        }
+    }
 }
 
 /// Numbers that only decide between others are seen too.
@@ -543,7 +556,9 @@ fn relevance_through_attention_is_written_into_files() {
 fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {
     let folder = ScratchFolder::new();
     let path = text(&folder.path("explained.onnx"));
-    for input in ["class", "alpha", "theta", "limit", "logits", "explained_class"] {
+    for input in
+        ["class", "alpha", "theta", "limit", "baseline", "logits", "explained_class", "class_in_range"]
+    {
         let network = Small { input, ..Small::default() }.save(&folder, "small.onnx");
         for words in [["--method", "splitcam"], ["--method", "gradient"], ["--class", "1"]] {
             let all = [&["compile", &network, "-o", &path][..], &words[..]].concat();
@@ -733,21 +748,19 @@ fn what_is_refused_leaves_no_file() {
         let words: Vec<String> = all(&["--method", method]);
         let obstacle = match method {
             "eigencam" => "singular value decomposition",
-            "random" | "image" | "mask" => "does not run the network",
+            "random" | "mask" => "does not run the network",
             _ => "runs the network many times",
         };
         refuses(words, &[obstacle, "cannot be written as one graph"]);
     }
-    let opened = Model::open(&network).unwrap();
-    let occlusion = MapRequest::at_input(Occlusion::default());
-    let refused =
-        ExplanationGraph::new(opened.graph(), ClassInput::Broadcast, &[occlusion]).unwrap_err().to_string();
-    assert!(refused.contains("cannot be written as one graph"), "{refused}");
-    let refused: [(&[&str], &str); 13] = [
+    let refused: [(&[&str], &str); 16] = [
         (&["--precision", "tf32"], "f32 or f64"),
         (&["--precision", "f16"], "--fp16"),
         (&["--opset", "-1"], "-1"),
-        (&["--methods", "splitcam@stem"], "--layer stem"),
+        (&["--methods", "splitcam@stem"], "stem"),
+        (&["--method", "splitcam@stem"], "--layer stem"),
+        (&["--method", "rise", "--copies", "0"], "the batch size is 0"),
+        (&["--methods", "occlusion,integrated-gradients:baseline=1"], "takes it to be 0 and this one 1"),
         (&["--precision", "bf16"], "f32 or f64"),
         (&["--opset", "12"], "operator set 12"),
         (&["--class", "99"], "there is no class 99"),

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod compile;
+mod compile_passes;
 mod documentation;
 mod engines;
 mod evaluate;

@@ -6,13 +6,14 @@ use monosplit_graph::{Result, Tensor};
 use super::score_cam::weighted;
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, DefaultLayer, GraphMethod, Method, MultiPass, NetworkLayer,
+    PreparedMethod, Procedure,
 };
 use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, Scorer};
 
 /// The distance of an ablated channel below the least value, as in the grad-cam package.
-const BELOW: f64 = 1e7;
+pub(crate) const BELOW: f64 = 1e7;
 
 /// `Σ_c w_c a_c` with `w_c = (f(x) − f(x without channel c)) / f(x)`. Only the part of the network after the layer is run for
 /// each channel.
@@ -59,6 +60,10 @@ impl Method for AblationCam {
 }
 
 impl MultiPass for AblationCam {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let scorer = Scorer::scores(target, engine, self.batch)?;
         Ok(Box::new(Channels { method: self.clone(), scorer, layer: target.layer.map(str::to_owned) }))

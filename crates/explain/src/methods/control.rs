@@ -6,7 +6,7 @@ use monosplit_graph::{Error, Hint, Noise, Result, Tensor};
 
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::network::Network;
 use crate::network_partition::{PrefixProgram, batch_of, resolve_layer};
@@ -73,6 +73,10 @@ impl MultiPass for RandomMap {
 }
 
 impl MultiPass for ImageItself {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (network, layer) = ControlLayer::new(target)?;
         let prefix = PrefixProgram::new(&network, &[layer.at], engine)?;

@@ -11,8 +11,8 @@ use crate::explainer::Explainer;
 use crate::explanation_graph::inputs;
 use crate::finish::{Channels, Finish};
 use crate::method::{
-    AttributedLayer, Attributions, Diagnostic, MapRequest, Method, MultiPass, NetworkLayer, PreparedMethod,
-    Procedure,
+    AttributedLayer, Attributions, Diagnostic, GraphMethod, MapRequest, Method, MultiPass, NetworkLayer,
+    PreparedMethod, Procedure,
 };
 use crate::reference::ReferenceImage;
 
@@ -56,14 +56,12 @@ impl Method for DeepShap {
 }
 
 impl MultiPass for DeepShap {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        let count = match &self.baselines {
-            Baselines::Noise { count, .. } => *count,
-            Baselines::Images(images) => images.shape().first().copied().unwrap_or(0),
-        };
-        if count == 0 {
-            return Err(Error::argument("DeepSHAP needs at least one baseline"));
-        }
+        let count = self.count()?;
         let lift = DeepLift { baseline: ReferenceImage::Given, pool: self.pool };
         let layer = target.layer.map(str::to_owned);
         let request = MapRequest::of(std::sync::Arc::new(lift), layer.clone())
@@ -87,11 +85,25 @@ struct Averaging {
     layer: Option<String>,
 }
 
-impl Averaging {
-    /// Baseline number `index` for images of this shape.
-    fn baseline(&self, index: usize, images: &Tensor) -> Result<Tensor> {
-        let one: Vec<usize> = [&[1], images.shape().get(1..).unwrap_or(&[])].concat();
-        match &self.baselines {
+impl DeepShap {
+    /// The number of baselines; an error if there are none.
+    pub(crate) fn count(&self) -> Result<usize> {
+        let count = match &self.baselines {
+            Baselines::Noise { count, .. } => *count,
+            Baselines::Images(images) => images.shape().first().copied().unwrap_or(0),
+        };
+        if count == 0 {
+            return Err(Error::argument("DeepSHAP needs at least one baseline"));
+        }
+        Ok(count)
+    }
+}
+
+impl Baselines {
+    /// Baseline number `index` for images of these axes, `[1, …]`.
+    pub(crate) fn image(&self, index: usize, dims: &[usize]) -> Result<Tensor> {
+        let one: Vec<usize> = [&[1], dims].concat();
+        match self {
             Baselines::Noise { seed, .. } => {
                 let noise = Noise::new(*seed).stream("baseline").numbered(index as u64);
                 let values = (0..one.iter().product::<usize>()).map(|i| noise.gaussian(i as u64) as f32);
@@ -100,9 +112,9 @@ impl Averaging {
             Baselines::Images(all) => {
                 let baseline = rows(all, index..index + 1)?;
                 if baseline.shape() != one {
-                    let (found, expected) = (all.shape(), &images.shape()[1..]);
+                    let found = all.shape();
                     return Err(Error::shape(format!(
-                        "expected baselines of shape [K] + {expected:?}, found {found:?}"
+                        "expected baselines of shape [K] + {dims:?}, found {found:?}"
                     )));
                 }
                 Ok(baseline)
@@ -118,7 +130,7 @@ impl PreparedMethod for Averaging {
         let (mut shape, mut single) = (Vec::new(), true);
         let mut rise = vec![0.0; classes.len()];
         for index in 0..self.count {
-            let baseline = self.baseline(index, batch.images)?;
+            let baseline = self.baselines.image(index, batch.images.shape().get(1..).unwrap_or(&[]))?;
             let mut given = batch.other_inputs.to_vec();
             given.push((inputs::BASELINE, baseline.clone()));
             let found =

@@ -8,7 +8,7 @@ use crate::baseline::Baseline;
 use crate::explain_batch::ExplainBatch;
 use crate::features::{Features, Groups};
 use crate::method::{
-    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::model_output::ModelOutput;
 use crate::network_partition::{batch_of, resolve_layer};
@@ -43,6 +43,10 @@ impl Method for FeatureAblation {
 }
 
 impl MultiPass for FeatureAblation {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, _, layout) = resolve_layer(target)?;
         self.features.check(&layout)?;

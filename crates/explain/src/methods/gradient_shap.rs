@@ -8,7 +8,7 @@ use super::smooth_grad::{Strength, check_samples};
 use crate::baseline::Baseline;
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, CutValues, Perturbation, Scorer};
@@ -54,16 +54,39 @@ impl Method for GradientShap {
 }
 
 impl MultiPass for GradientShap {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
+        self.check(target.layer.is_some())?;
+        let scorer = Scorer::gradients(target, engine, self.batch)?;
+        Ok(Box::new(Points { method: self.clone(), scorer }))
+    }
+}
+
+impl GradientShap {
+    /// An error if an option is out of its range, or the map is asked for at a layer.
+    pub(crate) fn check(&self, at_layer: bool) -> Result<()> {
         self.strength.check()?;
         check_samples(self.samples, 1)?;
-        if target.layer.is_some() {
+        if at_layer {
             return Err(Error::argument(
                 "GradientSHAP is computed at the image; integrated-gradients takes a layer",
             ));
         }
-        let scorer = Scorer::gradients(target, engine, self.batch)?;
-        Ok(Box::new(Points { method: self.clone(), scorer }))
+        Ok(())
+    }
+
+    /// Which of `count` baselines point number `number` starts from.
+    pub(crate) fn pick(&self, noise: Noise, number: usize, count: usize) -> usize {
+        let pick = noise.stream("baseline").uniform(number as u64) * count as f64;
+        (pick as usize).min(count - 1)
+    }
+
+    /// The position of point number `number` on its line, between 0 and 1.
+    pub(crate) fn share(&self, noise: Noise, number: usize) -> f64 {
+        noise.stream("share").uniform(number as u64)
     }
 }
 
@@ -88,8 +111,7 @@ impl Ends<'_> {
         let Some(given) = &self.given else { return &self.own[perturbation.sample] };
         let length = self.own[perturbation.sample].len();
         let count = given.len() / length.max(1);
-        let pick = self.noise.stream("baseline").uniform(perturbation.number as u64) * count as f64;
-        let pick = (pick as usize).min(count - 1);
+        let pick = self.method.pick(self.noise, perturbation.number, count);
         &given[pick * length..(pick + 1) * length]
     }
 
@@ -100,7 +122,7 @@ impl Ends<'_> {
 
     /// The position of the point on the line, between 0 and 1.
     fn share(&self, perturbation: Perturbation) -> f64 {
-        self.noise.stream("share").uniform(perturbation.number as u64)
+        self.method.share(self.noise, perturbation.number)
     }
 }
 

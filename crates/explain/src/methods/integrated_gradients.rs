@@ -7,7 +7,8 @@ use monosplit_graph::{Result, Tensor};
 use crate::baseline::Baseline;
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, Diagnostic, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, Diagnostic, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod,
+    Procedure,
 };
 use crate::network_partition::batch_of;
 use crate::quadrature::Quadrature;
@@ -51,6 +52,10 @@ impl Method for IntegratedGradients {
 }
 
 impl MultiPass for IntegratedGradients {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         Ok(Box::new(Path {
             nodes: self.quadrature.nodes(self.steps)?,

@@ -6,7 +6,7 @@ use monosplit_graph::{Error, Result, Tensor};
 use crate::baseline::Baseline;
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::network_partition::{batch_of, resolve_layer};
 use crate::sample_layout::{Region, SampleLayout};
@@ -48,6 +48,10 @@ impl Method for Occlusion {
 }
 
 impl MultiPass for Occlusion {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (_, _, layout) = resolve_layer(target)?;
         let windows = self.windows(&layout)?;
@@ -61,7 +65,8 @@ impl MultiPass for Occlusion {
 }
 
 impl Occlusion {
-    fn windows(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
+    /// The windows, row by row.
+    pub(crate) fn windows(&self, layout: &SampleLayout) -> Result<Vec<Region>> {
         let lengths = layout.spatial_dims();
         let share = |&length: &usize| if layout.is_table() { 1 } else { length.div_ceil(SHARE) };
         let window = along_axes("window", self.window.as_deref(), lengths)?;

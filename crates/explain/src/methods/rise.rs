@@ -5,10 +5,10 @@ use monosplit_graph::{Error, Noise, Result, Tensor};
 
 use super::smooth_grad::check_samples;
 use crate::baseline::Baseline;
-use crate::bilinear::{Tap, corners, enlarged, mirrored};
+use crate::bilinear::{Tap, enlarged, mirrored};
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::model_output::ModelOutput;
 use crate::network_partition::batch_of;
@@ -85,25 +85,13 @@ impl Method for Rise {
 }
 
 impl MultiPass for Rise {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
-        check_samples(self.samples, 1)?;
-        let likely = self.probability > 0.0 && self.probability <= 1.0;
-        if !likely || !(1..=MOST_CELLS).contains(&self.grid) {
-            return Err(Error::argument(format!(
-                "a grid of {} cells, open with probability {}: expected 1 to {MOST_CELLS} cells and a probability \
-                 above 0, at most 1",
-                self.grid, self.probability
-            )));
-        }
         let scorer = Scorer::scores(target, engine, self.batch)?;
-        let axes = scorer.layout().spatial_dims().len();
-        let cells = u32::try_from(axes).ok().and_then(|axes| self.grid.checked_pow(axes));
-        if cells.is_none_or(|cells| cells > MOST_IN_ALL) {
-            return Err(Error::argument(format!(
-                "a grid of {} cells along each of {axes} axes has more than {MOST_IN_ALL} of them; ask for fewer",
-                self.grid
-            )));
-        }
+        self.check(scorer.layout())?;
         Ok(Box::new(Masking { method: self.clone(), scorer, layer: target.layer.map(str::to_owned) }))
     }
 }
@@ -115,25 +103,73 @@ struct Masking {
     layer: Option<String>,
 }
 
+/// What is random about a mask.
+pub(crate) struct DrawnMask {
+    /// The cells of the grid, row by row: 1 if open, else 0.
+    pub(crate) cells: Vec<f64>,
+    /// Where the input begins in the enlarged grid, along each axis.
+    pub(crate) shifts: Vec<usize>,
+}
+
 impl Rise {
-    /// Mask number `number` for inputs of this layout.
-    fn mask(&self, number: usize, layout: &SampleLayout) -> Vec<f64> {
+    /// An error if an option is out of its range for inputs of this layout.
+    pub(crate) fn check(&self, layout: &SampleLayout) -> Result<()> {
+        check_samples(self.samples, 1)?;
+        let likely = self.probability > 0.0 && self.probability <= 1.0;
+        if !likely || !(1..=MOST_CELLS).contains(&self.grid) {
+            return Err(Error::argument(format!(
+                "a grid of {} cells, open with probability {}: expected 1 to {MOST_CELLS} cells and a probability \
+                 above 0, at most 1",
+                self.grid, self.probability
+            )));
+        }
+        let axes = layout.spatial_dims().len();
+        let cells = u32::try_from(axes).ok().and_then(|axes| self.grid.checked_pow(axes));
+        if cells.is_none_or(|cells| cells > MOST_IN_ALL) {
+            return Err(Error::argument(format!(
+                "a grid of {} cells along each of {axes} axes has more than {MOST_IN_ALL} of them; ask for fewer",
+                self.grid
+            )));
+        }
+        Ok(())
+    }
+
+    /// The number of cells along each axis: one for each feature of a table.
+    pub(crate) fn cells_along(&self, layout: &SampleLayout) -> Vec<usize> {
+        let along = |&length: &usize| if layout.is_table() { length } else { self.grid };
+        layout.spatial_dims().iter().map(along).collect()
+    }
+
+    /// The random numbers of mask number `number` for inputs of this layout.
+    pub(crate) fn drawn(&self, number: usize, layout: &SampleLayout) -> DrawnMask {
         let noise = Noise::new(self.seed).stream("rise").numbered(number as u64);
         let open = |i| if noise.uniform(i) < self.probability { 1.0 } else { 0.0 };
-        let lengths = layout.spatial_dims();
-        let grid: Vec<usize> =
-            lengths.iter().map(|&length| if layout.is_table() { length } else { self.grid }).collect();
-        let cells: Vec<f64> = (0..grid.iter().product::<usize>() as u64).map(open).collect();
-        let shifted = |(axis, &length): (usize, &usize)| -> Vec<Tap> {
-            if layout.is_table() {
-                return corners(length, length);
-            }
-            let cell = length.div_ceil(self.grid);
-            let shift = (noise.stream("shift").uniform(axis as u64) * cell as f64) as usize;
-            mirrored(self.grid, (self.grid + 1) * cell)[shift..shift + length].to_vec()
+        let count = self.cells_along(layout).iter().product::<usize>();
+        let shift = |(axis, length): (usize, &usize)| {
+            (noise.stream("shift").uniform(axis as u64) * length.div_ceil(self.grid) as f64) as usize
         };
-        let taps: Vec<Vec<Tap>> = lengths.iter().enumerate().map(shifted).collect();
-        enlarged(&cells, &grid, &taps)
+        let shifts = match layout.is_table() {
+            true => vec![0],
+            false => layout.spatial_dims().iter().enumerate().map(shift).collect(),
+        };
+        DrawnMask { cells: (0..count as u64).map(open).collect(), shifts }
+    }
+
+    /// The grid enlarged along an axis of this length, and one cell more for the shift.
+    pub(crate) fn enlarged_axis(&self, length: usize) -> Vec<Tap> {
+        mirrored(self.grid, (self.grid + 1) * length.div_ceil(self.grid))
+    }
+
+    /// Mask number `number` for inputs of this layout.
+    fn mask(&self, number: usize, layout: &SampleLayout) -> Vec<f64> {
+        let DrawnMask { cells, shifts } = self.drawn(number, layout);
+        if layout.is_table() {
+            return cells;
+        }
+        let shifted =
+            |(&length, &shift): (&usize, &usize)| self.enlarged_axis(length)[shift..shift + length].to_vec();
+        let taps: Vec<Vec<Tap>> = layout.spatial_dims().iter().zip(&shifts).map(shifted).collect();
+        enlarged(&cells, &self.cells_along(layout), &taps)
     }
 }
 

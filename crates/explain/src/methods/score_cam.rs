@@ -6,14 +6,15 @@ use monosplit_graph::{Error, Result, Tensor};
 use crate::bilinear::{Tap, corners, enlarged, half_pixel};
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, DefaultLayer, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, DefaultLayer, GraphMethod, Method, MultiPass, NetworkLayer,
+    PreparedMethod, Procedure,
 };
 use crate::network_partition::{PrefixProgram, batch_of, resolve_layer};
 use crate::sample_layout::SampleLayout;
 use crate::scorer::{BATCH, Scorer};
 
 /// Avoids a division by zero for constant channels, as in the grad-cam package.
-const SPAN: f64 = 1e-8;
+pub(crate) const SPAN: f64 = 1e-8;
 
 /// `Σ_c w_c a_c` with `w = softmax_c f(x ⊙ m_c)`, where the mask `m_c` is channel `c` enlarged to the image and brought
 /// to [0, 1].
@@ -59,18 +60,15 @@ impl Method for ScoreCam {
 }
 
 impl MultiPass for ScoreCam {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         let (network, at, layout) = resolve_layer(target)?;
         let scorer = Scorer::scores(&NetworkLayer { layer: None, ..*target }, engine, self.batch)?;
+        check_layouts(&layout, scorer.layout())?;
         let (from, to) = (layout.spatial_dims(), scorer.layout().spatial_dims());
-        if from.len() != to.len() || layout.is_table() || scorer.layout().is_table() {
-            return Err(Error::shape(format!(
-                "Score-CAM masks the input with the channels of a layer, but one sample of the layer has the shape {:?} and \
-                 one of the input {:?}; name a layer with as many spatial axes as the input, or choose another method",
-                layout.dims(),
-                scorer.layout().dims()
-            )));
-        }
         let along = match self.definition {
             Definition::GradCam => corners,
             Definition::Paper => half_pixel,
@@ -80,6 +78,19 @@ impl MultiPass for ScoreCam {
         let layer = target.layer.map(str::to_owned);
         Ok(Box::new(Channels { method: self.clone(), features, layout, taps, scorer, layer }))
     }
+}
+
+/// An error if the channels of the layer cannot be masks of the input.
+pub(crate) fn check_layouts(layer: &SampleLayout, input: &SampleLayout) -> Result<()> {
+    if layer.spatial_dims().len() == input.spatial_dims().len() && !layer.is_table() && !input.is_table() {
+        return Ok(());
+    }
+    Err(Error::shape(format!(
+        "Score-CAM masks the input with the channels of a layer, but one sample of the layer has the shape {:?} and one of \
+         the input {:?}; name a layer with as many spatial axes as the input, or choose another method",
+        layer.dims(),
+        input.dims()
+    )))
 }
 
 /// Score-CAM compiled for a layer.

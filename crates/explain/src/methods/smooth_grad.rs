@@ -6,7 +6,7 @@ use monosplit_graph::{Error, Noise, Result, Tensor};
 
 use crate::explain_batch::ExplainBatch;
 use crate::method::{
-    AttributedLayer, Attributions, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
+    AttributedLayer, Attributions, GraphMethod, Method, MultiPass, NetworkLayer, PreparedMethod, Procedure,
 };
 use crate::network_partition::batch_of;
 use crate::scorer::{BATCH, Scorer};
@@ -112,6 +112,10 @@ impl Method for SmoothGrad {
 }
 
 impl MultiPass for SmoothGrad {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
         Ok(Box::new(NoisyGradients::new(self.clone(), None, target, engine)?))
     }
@@ -148,10 +152,20 @@ impl Method for VarGrad {
 }
 
 impl MultiPass for VarGrad {
+    fn unrolled(&self) -> Option<&dyn GraphMethod> {
+        Some(self)
+    }
+
     fn prepare(&self, target: &NetworkLayer<'_>, engine: &dyn Engine) -> Result<Box<dyn PreparedMethod>> {
+        Ok(Box::new(NoisyGradients::new(self.smoothing(), Some(Variance), target, engine)?))
+    }
+}
+
+impl VarGrad {
+    /// The mean over the same noisy copies.
+    pub(crate) fn smoothing(&self) -> SmoothGrad {
         let &VarGrad { samples, strength, seed, batch } = self;
-        let smoothing = SmoothGrad { samples, strength, of: Smoothed::Gradient, seed, batch };
-        Ok(Box::new(NoisyGradients::new(smoothing, Some(Variance), target, engine)?))
+        SmoothGrad { samples, strength, of: Smoothed::Gradient, seed, batch }
     }
 }
 

@@ -19,7 +19,7 @@ pub(super) fn name(what: &str) -> String {
     format!("{PREFIX}{what}")
 }
 
-fn held_nodes(graph: &Graph) -> Vec<NodeId> {
+pub(crate) fn held_nodes(graph: &Graph) -> Vec<NodeId> {
     let is_held = |id: &NodeId| graph.node(*id).label.tensor.starts_with(PREFIX);
     graph.nodes().map(|(id, _)| id).filter(is_held).collect()
 }

@@ -240,14 +240,18 @@ impl<'g> Exporter<'g> {
 
     fn input_info(&self, id: NodeId) -> ValueInfoProto {
         let name = self.input_name(id);
-        let is_optional = self.optional.iter().any(|(input, _)| input == name);
+        let default = self.optional.iter().find(|(input, _)| input == name).map(|(_, value)| value);
+        // One real number stands for a whole array.
+        let is_number =
+            default.is_some_and(|value| value.len() == 1) && self.graph.node(id).kind == Kind::Float;
         let data_type = match self.integers_at(id) {
             Some(integers) => integers.data_type,
             None => self.declared_type(id),
         };
         // What may be left out is one for all samples, or one for each.
         self.info_with(name, id, data_type, |axis, dim| match dim {
-            DimProto::Value(1) if is_optional && axis == 0 => DimProto::Param(format!("{name}_length")),
+            DimProto::Value(1) if default.is_some() && axis == 0 => DimProto::Param(format!("{name}_length")),
+            DimProto::Value(1) if is_number => DimProto::Param(format!("{name}_axis{axis}")),
             dim => dim,
         })
     }

@@ -81,8 +81,8 @@ impl ExportOptions {
         self.optional.iter().any(|(name, _)| name == input)
     }
 
-    /// Whoever runs the file may leave out the input of this name, and `value` is taken; an axis of length one may then
-    /// be given at any length that the graph broadcasts.
+    /// Whoever runs the file may leave out the input of this name, and `value` is taken. A first axis of length one may be
+    /// given at any length that the graph broadcasts; where `value` is one real number, so may all axes.
     #[must_use]
     pub fn optional(mut self, input: impl Into<String>, value: Tensor) -> Self {
         self.optional.push((input.into(), value));

@@ -291,6 +291,33 @@ impl MethodChoice {
     }
 }
 
+/// A method and the layer it is asked for at.
+#[derive(Clone, Debug)]
+pub struct MethodAtLayer {
+    /// The method.
+    pub choice: MethodChoice,
+    /// The layer that was named, if one was.
+    pub layer: Option<String>,
+}
+
+impl MethodAtLayer {
+    /// Reads `NAME[:KEY=VALUE,…][@LAYER]`. The layer begins at the first `@` with a method before it: names of files in options
+    /// may have one too.
+    pub fn parse(text: &str) -> Result<Self> {
+        let mut refused = None;
+        for (at, _) in text.match_indices('@') {
+            match MethodChoice::parse(&text[..at], &[]) {
+                Ok(choice) => return Ok(MethodAtLayer { choice, layer: Some(text[at + 1..].to_owned()) }),
+                Err(error) => refused = refused.or(Some(error)),
+            }
+        }
+        match MethodChoice::parse(text, &[]) {
+            Ok(choice) => Ok(MethodAtLayer { choice, layer: None }),
+            Err(error) => Err(refused.unwrap_or(error)),
+        }
+    }
+}
+
 /// The least and the largest value that each channel of an image can have, where that is known. Some methods have options
 /// for them (`low` and `high`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -421,6 +448,20 @@ mod tests {
             assert_eq!(tidied(text).unwrap(), ("splitcam", "alpha=0.3,part=plus".to_owned()));
         }
         assert_eq!(tidied("splitcam:alpha=0.40").unwrap(), ("splitcam", String::new()));
+    }
+
+    #[test]
+    fn a_layer_stands_behind_its_method() {
+        let read = |text: &str| {
+            let found = MethodAtLayer::parse(text).unwrap();
+            (found.choice.configured().canonical(), found.layer)
+        };
+        assert_eq!(read("splitcam"), ("splitcam".to_owned(), None));
+        let (method, layer) = read("splitcam:alpha=0.3@block.1:out#2");
+        assert_eq!((&*method, layer.as_deref()), ("splitcam:alpha=0.3", Some("block.1:out#2")));
+        let refused = |text: &str| MethodAtLayer::parse(text).unwrap_err().to_string();
+        assert!(refused("splitcan@conv").contains("'splitcan'"), "{}", refused("splitcan@conv"));
+        assert!(refused("splitcam:alpha=x@conv").contains("'x'"), "{}", refused("splitcam:alpha=x@conv"));
     }
 
     #[test]

@@ -72,12 +72,18 @@ impl MemoryLedger {
 
     /// Counts `bytes` as held until the reservation is dropped. Idle memory is given up where both are more than `limit`.
     pub(crate) fn hold(self: &Arc<Self>, bytes: usize, limit: usize) -> Reservation {
+        self.hold_reusing(bytes, 0, limit)
+    }
+
+    /// The same where `reused` of the bytes are idle memory that is going to be used again: it counts once, and is not given up
+    /// for itself.
+    pub(crate) fn hold_reusing(self: &Arc<Self>, bytes: usize, reused: usize, limit: usize) -> Reservation {
         let idle = {
             let mut state = self.state();
             state.held = state.held.saturating_add(bytes);
             state.idle()
         };
-        let mut total = self.held();
+        let mut total = self.held().saturating_sub(reused);
         for memory in idle {
             if total <= limit {
                 break;
@@ -133,5 +139,16 @@ mod tests {
         assert_eq!((kept.bytes(), ledger.left(100)), (0, 50));
         drop((first, second));
         assert_eq!((ledger.left(100), ledger.held()), (100, 0));
+    }
+
+    #[test]
+    fn idle_memory_that_is_used_again_counts_once() {
+        let ledger: Arc<MemoryLedger> = Arc::default();
+        let kept: Arc<dyn IdleMemory> = Arc::new(Kept(AtomicUsize::new(60)));
+        ledger.add_idle(Arc::downgrade(&kept));
+        drop(ledger.hold_reusing(100, 60, 100));
+        assert_eq!(kept.bytes(), 60);
+        drop(ledger.hold_reusing(100, 50, 100));
+        assert_eq!(kept.bytes(), 0);
     }
 }

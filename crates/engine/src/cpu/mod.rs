@@ -118,8 +118,8 @@ impl Cpu {
     }
 
     /// Refuses programs that would hold more than `bytes` at once, together with the others of this engine and its clones: values,
-    /// what is computed or packed of weights, and the scratch memory of kernels. Batches that would are run in chunks of samples where samples are independent. The default is
-    /// [`memory_limit`](crate::memory_limit) at the time of compilation.
+    /// what is computed or packed of weights, and the scratch memory of kernels. Batches that would are run in chunks of samples
+    /// where samples are independent. The default is [`memory_limit`](crate::memory_limit) at the time of compilation.
     #[must_use]
     pub fn memory_limit(self, bytes: usize) -> Self {
         let settings = Settings { memory_limit: Some(bytes), ..self.settings };

@@ -67,11 +67,27 @@ pub(crate) struct CpuProgram<R> {
     pub(super) held: HeldConstants,
     /// Whether a batch may be run in chunks of samples.
     splittable: bool,
-    /// The batch size of the last run, and the bytes that it took.
-    last_run: Mutex<(usize, usize)>,
+    /// What a run of the batch size that was asked for last takes.
+    last_run: Mutex<RunMemory>,
     pub(super) pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
     arenas: Arc<Arenas<R>>,
+}
+
+/// What a run takes besides what is held between runs.
+#[derive(Clone, Copy, Default)]
+struct RunMemory {
+    batch: usize,
+    /// Bytes of its buffers.
+    buffers: usize,
+    /// Bytes of the scratch memory of its kernels.
+    scratch: usize,
+}
+
+impl RunMemory {
+    fn bytes(self) -> usize {
+        self.buffers.saturating_add(self.scratch)
+    }
 }
 
 /// Buffers of finished runs.
@@ -132,7 +148,7 @@ impl<R: Real> CpuProgram<R> {
             reserved: Reservation::default(),
             held: HeldConstants::default(),
             splittable: is_splittable(graph),
-            last_run: Mutex::new((0, 0)),
+            last_run: Mutex::default(),
             pool,
             arenas: Arc::new(Arenas { kept: Mutex::default() }),
         };
@@ -169,13 +185,38 @@ impl<R: Real> CpuProgram<R> {
     }
 
     /// What a run of so many samples takes besides what is held between runs.
-    fn run_bytes(&self, batch: usize) -> Result<usize> {
+    fn run_memory_of(&self, batch: usize) -> Result<RunMemory> {
         let mut last = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.0 != batch {
-            let whole = self.footprint(&self.info.shapes(&self.plan, batch)?);
-            *last = (batch, whole.bytes.saturating_sub(self.held.bytes));
+        if last.batch != batch {
+            let shapes = self.info.shapes(&self.plan, batch)?;
+            let real = size_of::<R>();
+            let buffers = Footprint::buffers(&self.info, &self.plan, &shapes, real, &self.held).bytes;
+            let scratch = self.footprint(&shapes).bytes.saturating_sub(buffers);
+            *last = RunMemory { batch, buffers: buffers.saturating_sub(self.held.bytes), scratch };
         }
-        Ok(last.1)
+        Ok(*last)
+    }
+
+    fn run_bytes(&self, batch: usize) -> Result<usize> {
+        Ok(self.run_memory_of(batch)?.bytes())
+    }
+
+    /// Counts a run and `given` bytes of inputs. Buffers of an earlier run and the scratch memory of the threads are part of what
+    /// the run takes: to give them up for it would have the system clear the same memory again for every run.
+    fn hold_run(&self, batch: usize, given: usize) -> Result<Reservation> {
+        let run = self.run_memory_of(batch)?;
+        let bytes = run.bytes().saturating_add(given);
+        // An earlier batch may have been larger.
+        let beyond = |arena: &Vec<Storage<R>>| {
+            let kept = arena.iter().map(Storage::bytes).fold(0, usize::saturating_add);
+            kept.saturating_sub(run.buffers)
+        };
+        let left = self.ledger.left(self.budget);
+        let arena = self.arenas.pop().filter(|arena| bytes.saturating_add(beyond(arena)) <= left);
+        let scratch = self.pool.scratch().bytes().min(run.scratch);
+        let held = self.ledger.hold_reusing(bytes, scratch, self.budget);
+        self.arenas.kept().extend(arena);
+        Ok(held)
     }
 
     /// Bytes of these values at a batch size, where a real number has `real_bytes`.
@@ -223,7 +264,7 @@ impl<R: Real> CpuProgram<R> {
         let converted = inputs.iter().filter(|input| !Shared::<R>::is_given_by(input));
         let converted = converted.map(|input| input.len().saturating_mul(size_of::<R>())).sum();
         let chunk = self.chunk(batch, converted)?;
-        let _run = self.ledger.hold(self.run_bytes(chunk)?.saturating_add(converted), self.budget);
+        let _run = self.hold_run(chunk, converted)?;
         if chunk == batch {
             return self.execute_whole(batch, inputs, profile);
         }
@@ -503,6 +544,33 @@ mod tests {
         let convolutions = PlanSettings { accurate: false, batch_size: 1 };
         let settings = Settings { memory_limit: Some(1 << 30), convolutions };
         CpuProgram::compile_with(graph, pool(), settings, Arc::default(), options).unwrap()
+    }
+
+    /// Under a budget that just suffices, a run uses the buffers of the one before; they are given up for another program.
+    #[test]
+    fn a_tight_budget_leaves_a_program_its_own_buffers() {
+        let graph = fully_connected(&mut Random::new(7));
+        let compile = |limit: usize, ledger: &Arc<MemoryLedger>| {
+            let convolutions = PlanSettings { accurate: false, batch_size: 1 };
+            let settings = Settings { memory_limit: Some(limit), convolutions };
+            CpuProgram::<f32>::compile_with(&graph, pool(), settings, ledger.clone(), Optimisations::CPU)
+                .unwrap()
+        };
+        let roomy = compile(1 << 30, &Arc::default());
+        let limit = roomy.held.bytes + roomy.run_bytes(3).unwrap();
+        let ledger = Arc::default();
+        let tight = compile(limit, &ledger);
+        drop(tight.hold_run(3, 0).unwrap());
+        let mut arena: Vec<Storage<f32>> =
+            tight.plan.buffers.iter().map(|b| Storage::empty(b.kind)).collect();
+        arena.iter_mut().for_each(|buffer| buffer.grow(10).unwrap());
+        tight.arenas.kept().push(arena);
+        let kept = tight.arenas.bytes();
+        assert!(kept > 0);
+        drop(tight.hold_run(3, 0).unwrap());
+        assert_eq!(tight.arenas.bytes(), kept);
+        drop(ledger.hold(limit, limit));
+        assert_eq!(tight.arenas.bytes(), 0);
     }
 
     /// The bits of all elements. Rust does not specify the sign of a NaN: it depends on how the compiler has arranged a sum, and

@@ -25,6 +25,14 @@ impl Default for Baseline {
 }
 
 impl Baseline {
+    /// The images, where they are given.
+    pub(crate) fn array(&self) -> Option<&Tensor> {
+        match self {
+            Baseline::Images(images) => Some(images),
+            Baseline::Value(_) | Baseline::Mean => None,
+        }
+    }
+
     /// The baseline of a value; none if it depends on images and not on the value alone.
     pub(crate) fn of_value(&self, value: &[f64], layout: &SampleLayout) -> Option<Vec<f64>> {
         match self {

@@ -10,7 +10,7 @@ use crate::bindings::bind;
 use crate::cached_prologue::CachedPrologue;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
 use crate::explanation::{Explanation, SaliencyMap};
-use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, value};
+use crate::explanation_graph::{ClassInput, ExplanationGraph, MapOutput, finished, value};
 use crate::method::{MapRequest, NetworkLayer, PreparedMethod, Procedure};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
@@ -205,8 +205,14 @@ impl Explainer {
                 for start in (0..samples).step_by(size) {
                     let picked = filled_rows(samples, start, size)?;
                     let numbers: Vec<i64> = picked.iter().map(|&row| numbers[row]).collect();
-                    let images = rows(batch.images, picked.into_iter())?;
-                    let part = ExplainBatch { images: &images, ..*batch };
+                    let images = rows(batch.images, picked.iter().copied())?;
+                    let mut others = Vec::with_capacity(batch.other_inputs.len());
+                    for (name, value) in batch.other_inputs {
+                        let each = value.shape().first() == Some(&samples);
+                        let value = if each { rows(value, picked.iter().copied())? } else { value.clone() };
+                        others.push((*name, value));
+                    }
+                    let part = ExplainBatch { images: &images, other_inputs: &others, ..*batch };
                     let part = self.run_accepted_batch(&part, &numbers)?;
                     parts.push(part.cut_to(size.min(samples - start))?);
                 }
@@ -323,7 +329,7 @@ fn finishing(source: &Graph, prepared: &dyn PreparedMethod, request: &MapRequest
     let image = network.graph().node(network.input()).shape.clone();
     let value = Scaled::plain(attribution, 0.0);
     let scale = Scale::per_sample_of(Dim::Batch(1));
-    let map = request.finish.write(&mut g, &scale, value, attributed.channels, axes, &image)?;
+    let map = finished(&mut g, request, &scale, value, attributed.channels, axes, &image)?;
     g.output(request.output_name(), map.value);
     g.pruned()
 }

@@ -5,13 +5,15 @@ use std::collections::HashSet;
 use std::rc::Rc;
 
 use monosplit_graph::address::LayerName;
+use monosplit_graph::op::Reduction;
 use monosplit_graph::passes::share_constants;
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Output, Result};
+use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Output, Result, Shape};
 
+use crate::channels::Axes;
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{MapRequest, Procedure};
 use crate::network::Network;
-use crate::scaled::Scaled;
+use crate::scaled::{Scale, Scaled};
 use crate::target::is_target_score;
 
 /// Where the explained class comes from.
@@ -166,7 +168,27 @@ fn map(builder: &mut ExplanationBuilder<'_>, request: &MapRequest) -> Result<Sca
     let axes = builder.axes(attribution.of)?;
     let image = builder.graph.node(builder.image()).shape.clone();
     let scale = builder.scale;
-    request.finish.write(&mut builder.graph, &scale, attribution.value, attribution.channels, axes, &image)
+    finished(&mut builder.graph, request, &scale, attribution.value, attribution.channels, axes, &image)
+}
+
+/// The map of an attribution, or of the part of it that belongs to one explained input.
+pub(crate) fn finished(
+    g: &mut Graph,
+    request: &MapRequest,
+    scale: &Scale,
+    value: Scaled,
+    channels: Option<Reduction>,
+    axes: Axes,
+    image: &Shape,
+) -> Result<Scaled> {
+    let Some(part) = request.attributed_part() else {
+        return request.finish.write(g, scale, value, channels, axes, image);
+    };
+    let shape = part.shape(image.dims()[0]);
+    // Of several inputs the attribution is a vector, which has a number for each element of each of them.
+    let channels = if part.is_one_of_several() { channels.or(Some(Reduction::Sum)) } else { channels };
+    let own = value.map(g, |g, value| part.of(g, value))?;
+    request.finish.write(g, scale, own, channels, part.axes, &shape)
 }
 
 /// The value that a layer name stands for; none is the image.

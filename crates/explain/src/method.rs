@@ -9,6 +9,7 @@ use monosplit_graph::op::Reduction;
 use monosplit_graph::{Graph, NodeId, Result, Tensor};
 
 use crate::explain_batch::ExplainBatch;
+use crate::explained_inputs::InputPart;
 use crate::explanation_builder::ExplanationBuilder;
 use crate::finish::Finish;
 use crate::scaled::Scaled;
@@ -24,6 +25,23 @@ pub trait Method: fmt::Debug + Send + Sync {
     /// The layer it attributes to unless a layer is named.
     fn default_layer(&self) -> DefaultLayer {
         DefaultLayer::Input
+    }
+
+    /// Whether it attributes to several explained inputs one after the other, the others being as they are. All other
+    /// methods attribute to them jointly.
+    fn takes_inputs_in_turn(&self) -> bool {
+        false
+    }
+
+    /// The baseline, where the method has one that is an array in a file.
+    fn baseline_array(&self) -> Option<&Tensor> {
+        None
+    }
+
+    /// The method with another such baseline.
+    fn with_baseline_array(&self, baseline: Tensor) -> Option<Arc<dyn Method>> {
+        let _ = baseline;
+        None
     }
 }
 
@@ -157,6 +175,8 @@ pub struct MapRequest {
     pub finish: Finish,
     /// What the method is called in the name of the graph's output; none is its own name.
     pub called: Option<String>,
+    /// The explained input whose part of the map this is; none is all that is explained.
+    pub part: Option<InputPart>,
 }
 
 impl MapRequest {
@@ -172,7 +192,7 @@ impl MapRequest {
 
     /// A map by a method that was chosen at run time.
     pub fn of(method: Arc<dyn Method>, layer: Option<String>) -> Self {
-        MapRequest { method, layer, finish: Finish::default(), called: None }
+        MapRequest { method, layer, finish: Finish::default(), called: None, part: None }
     }
 
     /// Whether single precision would lose what the method divides by in this network.
@@ -195,9 +215,29 @@ impl MapRequest {
         MapRequest { called: Some(name.into()), ..self }
     }
 
+    /// The requests of a map for each explained input. Most methods attribute to all of them at once; those that remove
+    /// windows or segments remove them from one input at a time and leave the others as they are.
+    pub fn of_inputs(method: &Arc<dyn Method>, parts: &[InputPart]) -> Vec<Self> {
+        let request = |part: &InputPart| match part.is_one_of_several() && method.takes_inputs_in_turn() {
+            true => MapRequest::of(method.clone(), Some(part.layer())).called_after(part),
+            false => MapRequest::of(method.clone(), None).called_after(part),
+        };
+        parts.iter().map(request).collect()
+    }
+
+    fn called_after(self, part: &InputPart) -> Self {
+        MapRequest { part: Some(part.clone()), ..self }
+    }
+
+    /// The part of the attribution that becomes the map; none if all of it does.
+    pub(crate) fn attributed_part(&self) -> Option<&InputPart> {
+        self.part.as_ref().filter(|_| self.layer.is_none())
+    }
+
     /// `saliency/METHOD/LAYER`, the name of the map among the outputs of a graph.
     pub(crate) fn output_name(&self) -> String {
         let method = self.called.clone().unwrap_or_else(|| self.method.name());
-        format!("saliency/{method}/{}", self.layer.as_deref().unwrap_or("input"))
+        let input = self.part.as_ref().map(InputPart::name);
+        format!("saliency/{method}/{}", input.or(self.layer.as_deref()).unwrap_or("input"))
     }
 }

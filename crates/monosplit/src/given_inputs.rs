@@ -56,7 +56,7 @@ impl Model {
 }
 
 /// A value in the shape and kind of an input.
-fn fitting(graph: &Graph, name: &str, value: Tensor) -> Result<Tensor> {
+pub(crate) fn fitting(graph: &Graph, name: &str, value: Tensor) -> Result<Tensor> {
     let inputs = graph.inputs().iter().map(|&id| graph.node(id));
     let Some(node) = inputs.clone().find(|node| node.label.tensor == name) else {
         let names: Vec<String> = inputs.map(|node| format!("'{}'", node.label.tensor)).collect();

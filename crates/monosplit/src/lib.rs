@@ -69,7 +69,9 @@ mod given_inputs;
 mod gradient_polytope;
 mod inference;
 mod input;
+mod input_facts;
 mod input_list;
+mod inputs_explainer;
 mod labels;
 mod layer_choice;
 mod layer_contributions;
@@ -97,7 +99,9 @@ pub use evaluation::{EvaluationContext, with_target};
 pub use gradient_polytope::{GradientVertex, gradient_polytope};
 pub use inference::Inference;
 pub use input::{InputFile, Sample, SampleReader, SkippedInput};
+pub use input_facts::{InputFacts, InputKind};
 pub use input_list::InputList;
+pub use inputs_explainer::{InputMap, InputsExplainer, InputsExplanation};
 pub use labels::Labels;
 pub use layer_choice::default_layer;
 pub use layer_contributions::{LayerContributions, LayerDecomposition};
@@ -124,3 +128,8 @@ struct Readme;
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/src/library.md")]
 struct LibraryPage;
+
+/// The example of the page on inputs.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/inputs.md")]
+struct InputsPage;

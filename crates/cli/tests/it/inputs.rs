@@ -11,7 +11,7 @@ use monosplit::graph::onnx::{self, ImportOptions, Remark};
 use monosplit::image::{Pixels, write_png};
 use monosplit_testing::ScratchFolder;
 
-fn fixture(name: &str) -> PathBuf {
+pub(crate) fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/inputs").join(name)
 }
 

@@ -2,7 +2,7 @@
 
 use monosplit_autodiff::Walk;
 use monosplit_graph::op::Reduction;
-use monosplit_graph::{NodeId, Result};
+use monosplit_graph::{NodeId, Result, Tensor};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{Attribution, GraphMethod, Method, Procedure};
@@ -37,6 +37,17 @@ impl Method for DeepLift {
 
     fn procedure(&self) -> Procedure<'_> {
         Procedure::GraphMethod(self)
+    }
+
+    fn baseline_array(&self) -> Option<&Tensor> {
+        match &self.baseline {
+            ReferenceImage::Image(image) => Some(image),
+            ReferenceImage::Value(_) | ReferenceImage::Given => None,
+        }
+    }
+
+    fn with_baseline_array(&self, baseline: Tensor) -> Option<std::sync::Arc<dyn Method>> {
+        Some(std::sync::Arc::new(DeepLift { baseline: ReferenceImage::Image(baseline), ..self.clone() }))
     }
 }
 

@@ -40,6 +40,19 @@ impl Method for FeatureAblation {
     fn procedure(&self) -> Procedure<'_> {
         Procedure::MultiPass(self)
     }
+
+    fn takes_inputs_in_turn(&self) -> bool {
+        self.features != Features::Elements
+    }
+
+    fn baseline_array(&self) -> Option<&Tensor> {
+        self.baseline.array()
+    }
+
+    fn with_baseline_array(&self, baseline: Tensor) -> Option<std::sync::Arc<dyn Method>> {
+        let baseline = Baseline::Images(baseline);
+        Some(std::sync::Arc::new(FeatureAblation { baseline, ..self.clone() }))
+    }
 }
 
 impl MultiPass for FeatureAblation {

@@ -49,6 +49,15 @@ impl Method for IntegratedGradients {
     fn procedure(&self) -> Procedure<'_> {
         Procedure::MultiPass(self)
     }
+
+    fn baseline_array(&self) -> Option<&Tensor> {
+        self.baseline.array()
+    }
+
+    fn with_baseline_array(&self, baseline: Tensor) -> Option<std::sync::Arc<dyn Method>> {
+        let baseline = Baseline::Images(baseline);
+        Some(std::sync::Arc::new(IntegratedGradients { baseline, ..self.clone() }))
+    }
 }
 
 impl MultiPass for IntegratedGradients {

@@ -58,6 +58,19 @@ impl Method for KernelShap {
     fn procedure(&self) -> Procedure<'_> {
         Procedure::MultiPass(self)
     }
+
+    fn takes_inputs_in_turn(&self) -> bool {
+        self.features != Features::Elements
+    }
+
+    fn baseline_array(&self) -> Option<&monosplit_graph::Tensor> {
+        self.baseline.array()
+    }
+
+    fn with_baseline_array(&self, baseline: monosplit_graph::Tensor) -> Option<std::sync::Arc<dyn Method>> {
+        let baseline = Baseline::Images(baseline);
+        Some(std::sync::Arc::new(KernelShap { baseline, ..self.clone() }))
+    }
 }
 
 impl MultiPass for KernelShap {

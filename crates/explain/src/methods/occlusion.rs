@@ -45,6 +45,19 @@ impl Method for Occlusion {
     fn procedure(&self) -> Procedure<'_> {
         Procedure::MultiPass(self)
     }
+
+    fn takes_inputs_in_turn(&self) -> bool {
+        true
+    }
+
+    fn baseline_array(&self) -> Option<&Tensor> {
+        self.baseline.array()
+    }
+
+    fn with_baseline_array(&self, baseline: Tensor) -> Option<std::sync::Arc<dyn Method>> {
+        let baseline = Baseline::Images(baseline);
+        Some(std::sync::Arc::new(Occlusion { baseline, ..self.clone() }))
+    }
 }
 
 impl MultiPass for Occlusion {

@@ -82,6 +82,10 @@ impl Method for Rise {
     fn procedure(&self) -> Procedure<'_> {
         Procedure::MultiPass(self)
     }
+
+    fn takes_inputs_in_turn(&self) -> bool {
+        true
+    }
 }
 
 impl MultiPass for Rise {

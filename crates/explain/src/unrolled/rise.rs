@@ -90,7 +90,9 @@ impl Rise {
         let taps = self.enlarged_axis(length);
         let unit = |i: usize| (0..self.grid).map(move |j| if i == j { 1.0 } else { 0.0 });
         let columns: Vec<Vec<f64>> = (0..self.grid)
-            .map(|cell| enlarged(&unit(cell).collect::<Vec<f64>>(), &[self.grid], std::slice::from_ref(&taps)))
+            .map(|cell| {
+                enlarged(&unit(cell).collect::<Vec<f64>>(), &[self.grid], std::slice::from_ref(&taps))
+            })
             .collect();
         let rows = (0..taps.len())
             .flat_map(|row| columns.iter().map(move |column| column[row]))

@@ -2,6 +2,7 @@
 
 mod chosen_output;
 mod default_layers;
+mod inputs;
 mod op_cases;
 mod picture_explainer;
 mod targets;

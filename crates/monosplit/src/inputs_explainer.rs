@@ -1,0 +1,159 @@
+//! Explanations of one or several inputs of a network by name, the others given: several pictures or vectors at once, and
+//! token ids, which are explained at their embedding.
+
+use monosplit_engine::{Cpu, Engine};
+use monosplit_explain::{
+    Class, ExplainBatch, ExplainedInputs, Explainer, Finish, InputEncoder, MapRequest, SaliencyMap, Settings,
+};
+use monosplit_graph::{Result, Tensor};
+
+use crate::catalogue::parse;
+use crate::given_inputs::fitting;
+use crate::model::Model;
+
+impl Model {
+    /// Explains the inputs `of` by a method, as [`Model::explainer`] takes it; the other inputs are given and held fixed.
+    ///
+    /// Each explained input has a map of its own. Paths, noise and relevance are joint; methods that remove windows or
+    /// segments remove them from one input at a time. Of token ids the map has one number for each token: the sum over its
+    /// embedding, or whatever else the method makes of channels.
+    pub fn inputs_explainer(&self, method: &str, of: &[&str]) -> Result<InputsExplainer> {
+        self.inputs_explainer_on(method, of, Finish::default(), &Cpu::default())
+    }
+
+    /// The same with a finish and an engine.
+    pub fn inputs_explainer_on(
+        &self,
+        method: &str,
+        of: &[&str],
+        finish: Finish,
+        engine: &dyn Engine,
+    ) -> Result<InputsExplainer> {
+        let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
+        let encoder = inputs.encoder(engine)?;
+        let mut chosen = parse(method, &[])?;
+        if let Some(given) = chosen.method.baseline_array() {
+            let encoded = self.encoded_baseline(&inputs, &encoder, given)?;
+            if let Some(method) = chosen.method.with_baseline_array(encoded) {
+                chosen.method = method;
+            }
+        }
+        let requests = MapRequest::of_inputs(&chosen.method, inputs.parts());
+        let requests: Vec<MapRequest> = requests.into_iter().map(|request| request.finish(finish)).collect();
+        let explainer = Explainer::new(inputs.network(), &requests, engine)?;
+        Ok(InputsExplainer {
+            model: self.clone(),
+            title: chosen.title,
+            settings: chosen.settings,
+            inputs,
+            encoder,
+            explainer,
+        })
+    }
+
+    /// A baseline of token ids as their embedding. Of several inputs a baseline is a number.
+    fn encoded_baseline(
+        &self,
+        inputs: &ExplainedInputs,
+        encoder: &InputEncoder,
+        given: &Tensor,
+    ) -> Result<Tensor> {
+        match inputs.parts() {
+            [part] if part.tokens().is_some() => {
+                encoder.encode(&[fitting(self.graph(), part.name(), given.clone())?])
+            }
+            [_] => Ok(given.clone()),
+            _ => Err(self
+                .unfit("of several explained inputs the baseline is one number; leave out the file".into())),
+        }
+    }
+}
+
+/// A compiled explanation of inputs by one method.
+pub struct InputsExplainer {
+    model: Model,
+    title: String,
+    settings: Settings,
+    inputs: ExplainedInputs,
+    encoder: InputEncoder,
+    explainer: Explainer,
+}
+
+/// The map of an explained input.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InputMap {
+    /// The name of the input.
+    pub input: String,
+    /// The number of tokens of a sample, where the input holds token ids: the map is `[N, tokens]`.
+    pub tokens: Option<usize>,
+    /// The map.
+    pub map: SaliencyMap,
+}
+
+/// The class scores of a batch and a map for each explained input.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct InputsExplanation {
+    /// The class scores `[N, classes]`.
+    pub logits: Tensor,
+    /// The explained class of each sample.
+    pub classes: Vec<usize>,
+    /// The maps, in the order in which the inputs were named.
+    pub maps: Vec<InputMap>,
+}
+
+impl InputsExplanation {
+    /// The map of the input of this name.
+    pub fn map(&self, input: &str) -> Option<&SaliencyMap> {
+        self.maps.iter().find(|found| found.input == input).map(|found| &found.map)
+    }
+}
+
+impl InputsExplainer {
+    /// The method's name as it stands in captions.
+    pub fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Explains a batch. `values` holds all inputs of the network by name, each with one sample for all or one for each.
+    pub fn explain(&self, values: &[(&str, Tensor)], class: &Class) -> Result<InputsExplanation> {
+        let graph = self.model.graph();
+        let mut known: Vec<(&str, Tensor)> = Vec::with_capacity(values.len());
+        for (name, value) in values {
+            if known.iter().any(|(other, _)| other == name) {
+                return Err(self.model.unfit(format!("input '{name}' is given twice; give it once")));
+            }
+            let value = fitting(graph, name, value.clone());
+            known.push((name, value.map_err(|error| error.context(self.model.origin()))?));
+        }
+        let samples = known.iter().filter_map(|(_, value)| value.shape().first().copied()).max().unwrap_or(1);
+        let of_all = |name: &str| -> Result<Tensor> {
+            let Some((_, value)) = known.iter().find(|(other, _)| *other == name) else {
+                return Err(self
+                    .model
+                    .unfit(format!("the network also reads input '{name}'; give its value")));
+            };
+            match value.shape().first() {
+                Some(&count) if count == samples => Ok(value.clone()),
+                Some(1) => monosplit_graph::batch::rows(value, std::iter::repeat_n(0, samples)),
+                count => Err(self.model.unfit(format!(
+                    "input '{name}' was given for {} samples and another for {samples}; give one for all, or one for each",
+                    count.copied().unwrap_or(0)
+                ))),
+            }
+        };
+        let explained = self.inputs.parts().iter().map(|part| of_all(part.name()));
+        let value = self.encoder.encode(&explained.collect::<Result<Vec<_>>>()?)?;
+        let network = self.inputs.network();
+        let others = network.inputs()[1..].iter().map(|&id| network.node(id).label.tensor.as_str());
+        let others = others.map(|name| Ok((name, of_all(name)?))).collect::<Result<Vec<_>>>()?;
+        let batch =
+            ExplainBatch { other_inputs: &others, ..ExplainBatch::new(&value, class, &self.settings) };
+        let found = self.explainer.explain_batch(&batch)?;
+        let maps = self.inputs.parts().iter().zip(found.maps);
+        let maps =
+            maps.map(|(part, map)| InputMap { input: part.name().to_owned(), tokens: part.tokens(), map });
+        Ok(InputsExplanation { logits: found.logits, classes: found.classes, maps: maps.collect() })
+    }
+}

@@ -1,0 +1,137 @@
+"""Makes crates/monosplit/tests/fixtures/inputs: two small networks of two inputs, and what PyTorch and Captum attribute to them.
+
+    python scripts/make_input_fixtures.py
+
+`text.onnx` is a transformer of one layer that reads `ids` [N, 6] and `mask` [N, 6], both int64, and returns `scores` [N, 3].
+`pair.onnx` reads `picture` [N, 1, 6, 6] and `facts` [N, 4] and returns `scores` [N, 3]. `NETWORK.INPUT.npy` holds two samples,
+`text.baseline.npy` the token ids that a path starts from.
+
+`NETWORK.METHOD.INPUT.npy` holds attributions in double precision for the class with the highest score: of token ids with
+respect to the embedding, summed over it (the gradient: averaged over it).
+"""
+
+import pathlib
+import warnings
+
+import numpy as np
+import torch
+from captum.attr import IntegratedGradients, LayerIntegratedGradients, Occlusion
+from torch import nn
+
+FOLDER = pathlib.Path(__file__).parent.parent / "crates/monosplit/tests/fixtures/inputs"
+STEPS = 20
+
+
+class Text(nn.Module):
+    """A transformer over tokens; where the mask is 0, nothing is attended to."""
+
+    def __init__(self, words=11, tokens=6, width=8, heads=2):
+        super().__init__()
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(tokens, width)
+        self.projection, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.wide, self.narrow = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.scores, self.heads = nn.Linear(width, 3), heads
+
+    def forward(self, ids, mask):
+        return self.from_embedding(self.words(ids), mask)
+
+    def from_embedding(self, words, mask):
+        x = words + self.places(torch.arange(words.shape[1]))
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.projection(x).chunk(3, 2))
+        similar = q @ k.transpose(2, 3) / q.shape[3] ** 0.5
+        similar = similar + (1 - mask.to(similar.dtype))[:, None, None] * -10000.0
+        mixed = (similar.softmax(3) @ v).transpose(1, 2).flatten(2)
+        x = self.first(x + self.out(mixed))
+        x = self.second(x + self.narrow(nn.functional.gelu(self.wide(x))))
+        return self.scores(x[:, 0])
+
+
+class Pair(nn.Module):
+    """A picture and four numbers that are known of it."""
+
+    def __init__(self):
+        super().__init__()
+        self.trunk = nn.Sequential(nn.Conv2d(1, 4, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten())
+        self.facts = nn.Sequential(nn.Linear(4, 5), nn.Tanh())
+        self.scores = nn.Sequential(nn.Linear(41, 8), nn.ReLU(), nn.Linear(8, 3))
+
+    def forward(self, picture, facts):
+        return self.scores(torch.cat([self.trunk(picture), self.facts(facts)], 1))
+
+
+def export(net, name, inputs):
+    axes = {one: {0: "N"} for one in [*inputs, "scores"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.onnx.export(
+            net.eval(), tuple(inputs.values()), str(FOLDER / name), dynamo=False, opset_version=17,
+            input_names=list(inputs), output_names=["scores"], dynamic_axes=axes,
+        )
+
+
+def save(name, value):
+    np.save(FOLDER / f"{name}.npy", value.detach().numpy())
+
+
+def gradients(score, inputs, classes):
+    values = [value.detach().requires_grad_() for value in inputs]
+    picked = score(*values).gather(1, classes[:, None]).sum()
+    return list(zip(torch.autograd.grad(picked, values), values))
+
+
+def text():
+    net = Text()
+    ids = torch.tensor([[1, 7, 4, 9, 2, 0], [1, 3, 3, 10, 5, 2]])
+    mask, baseline = (ids != 0).long(), torch.tensor([[1, 0, 0, 0, 0, 2]])
+    export(net, "text.onnx", {"ids": ids, "mask": mask})
+    for name, value in [("ids", ids), ("mask", mask), ("baseline", baseline)]:
+        save(f"text.{name}", value)
+    net = net.double().eval()
+    classes = net(ids, mask).argmax(1)
+    save("text.scores", net(ids, mask))
+    [(gradient, words)] = gradients(lambda words: net.from_embedding(words, mask), [net.words(ids)], classes)
+    save("text.gradient.ids", gradient.mean(2))
+    save("text.input-x-gradient.ids", (gradient * words).sum(2))
+    way = LayerIntegratedGradients(net, net.words)
+    for name, start in [("zero", None), ("padded", baseline.expand_as(ids))]:
+        if start is None:
+            found = IntegratedGradients(lambda words, mask: net.from_embedding(words, mask)).attribute(
+                words.detach(), additional_forward_args=mask, target=classes, n_steps=STEPS)
+        else:
+            found = way.attribute(ids, baselines=start, additional_forward_args=mask, target=classes, n_steps=STEPS)
+        save(f"text.integrated-gradients-{name}.ids", found.sum(2))
+    found = Occlusion(net.from_embedding).attribute(
+        words.detach(), (1, words.shape[2]), strides=(1, words.shape[2]), additional_forward_args=mask, target=classes)
+    save("text.occlusion.ids", found[:, :, 0])
+
+
+def pair():
+    net = Pair()
+    inputs = {"picture": torch.randn(2, 1, 6, 6), "facts": torch.randn(2, 4)}
+    export(net, "pair.onnx", inputs)
+    for name, value in inputs.items():
+        save(f"pair.{name}", value)
+    net, values = net.double().eval(), tuple(value.double() for value in inputs.values())
+    classes = net(*values).argmax(1)
+    save("pair.scores", net(*values))
+    for name, (gradient, value) in zip(inputs, gradients(net, values, classes)):
+        save(f"pair.gradient.{name}", gradient)
+        save(f"pair.input-x-gradient.{name}", gradient * value)
+    found = IntegratedGradients(net).attribute(values, target=classes, n_steps=STEPS)
+    for name, value in zip(inputs, found):
+        save(f"pair.integrated-gradients.{name}", value)
+    found = Occlusion(net).attribute(values, ((1, 2, 2), (1,)), strides=((1, 2, 2), (1,)), target=classes)
+    for name, value in zip(inputs, found):
+        save(f"pair.occlusion.{name}", value)
+
+
+def main():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for seed, make in [(29, text), (30, pair)]:
+        torch.manual_seed(seed)
+        make()
+
+
+if __name__ == "__main__":
+    main()

@@ -78,7 +78,7 @@ impl Instance {
         let (held, free) = (HeldConstants::default(), program.device.free_memory()?);
         let buffers = Footprint::buffers(info, plan, &shapes, real, &held);
         if buffers.bytes > free {
-            return Err(buffers.refused(info, free));
+            return Err(buffers.refused(info, free, 0));
         }
         let mut end = 0usize;
         let mut place = |bytes: usize| {

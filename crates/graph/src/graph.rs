@@ -130,8 +130,10 @@ impl Graph {
         self.add_named(Label::default(), op, inputs)
     }
 
-    /// Adds a node; an error, naming it, if its inputs do not fit its op.
+    /// Adds a node; an error, naming it, if its inputs do not fit its op. The bounds of a clip are put in order: the node's lower
+    /// bound is never above its upper one, and neither is NaN.
     pub fn add_named(&mut self, label: Label, op: Op, inputs: &[NodeId]) -> Result<NodeId> {
+        let op = if let Op::Unary(function) = op { Op::Unary(function.with_ordered_bounds()) } else { op };
         let mut operands = Vec::with_capacity(inputs.len());
         for id in inputs {
             let node = self.nodes.get(id.index()).ok_or_else(|| {

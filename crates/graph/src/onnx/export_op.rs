@@ -293,12 +293,12 @@ impl Exporter<'_> {
     }
 
     fn clip(&mut self, min: f64, max: f64, kind: Kind, x: &str) -> Result<()> {
-        let mut bound = |role: &str, value: f64| match (value.is_finite(), kind) {
-            (false, _) => Ok(String::new()),
-            (true, Kind::Int) => self.constant(role, &Tensor::scalar(value as i64)),
-            (true, _) => self.float(role, value),
+        let mut bound = |role: &str, value: f64, open: f64| match kind {
+            _ if value == open => Ok(String::new()),
+            Kind::Int => self.constant(role, &Tensor::scalar(value as i64)),
+            _ => self.float(role, value),
         };
-        let (min, max) = (bound("min", min)?, bound("max", max)?);
+        let (min, max) = (bound("min", min, f64::NEG_INFINITY)?, bound("max", max, f64::INFINITY)?);
         self.finish("Clip", &[x, &min, &max], &[]);
         Ok(())
     }

@@ -88,13 +88,16 @@ pub(crate) fn clip(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
         }
         return Ok(vec![Value::Node(limited)]);
     }
-    let open = |v: f64| if v.abs() >= f64::from(f32::MAX) { v.signum() * f64::INFINITY } else { v };
+    // The largest number of single precision is how exporters write that there is no bound.
+    let most = f64::from(f32::MAX);
     let bound = |name: &str, index: usize, default: f64| match call.scalar(index, name)? {
         Some(value) => Ok(value),
         None => call.float(name, default),
     };
-    let min = open(bound("min", 1, f64::NEG_INFINITY)?);
-    let max = open(bound("max", 2, f64::INFINITY)?);
+    let min = bound("min", 1, f64::NEG_INFINITY)?;
+    let max = bound("max", 2, f64::INFINITY)?;
+    let (min, max) =
+        (if min <= -most { f64::NEG_INFINITY } else { min }, if max >= most { f64::INFINITY } else { max });
     if importer.graph.node(x).kind == Kind::Bool {
         return Err(Error::shape("Clip reads numbers, found truth values"));
     }

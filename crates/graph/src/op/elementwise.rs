@@ -155,6 +155,15 @@ impl Unary {
         }
     }
 
+    /// The same function with the bounds of a clip in order. `min(max(x, min), max)` is `max` everywhere if `min` is larger, and a
+    /// bound that is no number bounds nothing.
+    pub(crate) fn with_ordered_bounds(self) -> Self {
+        let Unary::Clip { min, max } = self else { return self };
+        let max = if max.is_nan() { f64::INFINITY } else { max };
+        let min = if min.is_nan() { f64::NEG_INFINITY } else { min.min(max) };
+        Unary::Clip { min, max }
+    }
+
     /// When the result is known to have no negative element.
     pub(super) fn non_negative(self) -> NonNegative {
         use Unary::*;
@@ -396,6 +405,26 @@ fn erf(x: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn issue_35_bounds_of_a_clip_are_put_in_order() {
+        // ONNX Runtime's values for these bounds.
+        let (inf, nan) = (f64::INFINITY, f64::NAN);
+        for (bounds, expected) in [
+            ((2.0, -2.0), [-2.0, -2.0, -2.0]),
+            ((nan, 1.0), [-5.0, 0.0, 1.0]),
+            ((-1.0, nan), [-1.0, 0.0, 5.0]),
+            ((nan, nan), [-5.0, 0.0, 5.0]),
+            ((inf, 1.0), [1.0, 1.0, 1.0]),
+            ((1.0, -inf), [-inf, -inf, -inf]),
+            ((-1.0, 1.0), [-1.0, 0.0, 1.0]),
+        ] {
+            let clip = Unary::Clip { min: bounds.0, max: bounds.1 }.with_ordered_bounds();
+            let Unary::Clip { min, max } = clip else { panic!("a clip stays a clip") };
+            assert!(min <= max, "{bounds:?}");
+            assert_eq!([-5.0, 0.0, 5.0].map(|x: f64| x.max(min).min(max)), expected, "{bounds:?}");
+        }
+    }
 
     #[test]
     fn erf_has_the_tabulated_values() {

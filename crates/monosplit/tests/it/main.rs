@@ -3,6 +3,7 @@
 mod chosen_output;
 mod default_layers;
 mod inputs;
+mod odd_clips;
 mod op_cases;
 mod picture_explainer;
 mod targets;

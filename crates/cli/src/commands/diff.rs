@@ -48,7 +48,8 @@ the networks agree:
   spearman  1 less the correlation of the maps' ranks
   ssim      1 less the structural similarity of the maps
 
-Of several layers, the worst counts. With --arch, B may be other weights of the same architecture.
+The structural similarity is undefined (–) for maps smaller than its window of 7×7. Of several
+layers, the worst counts. With --arch, B may be other weights of the same architecture.
 With --fail-above the exit code is 1 if a picture is above the limit or cannot be measured.")]
 pub(crate) struct Diff {
     /// Two networks, ONNX files, then what they are compared on: pictures, folders of pictures,

@@ -155,13 +155,13 @@ impl DiffContext {
         format!("{} at {}", self.title, layers.join(", "))
     }
 
-    /// The explained class, and what the second network predicts where that is another class than the first predicts.
+    /// The explained class, and what the networks predict where they disagree.
     pub(super) fn class_words(&self, one: &Compared) -> String {
+        let name = |class| self.labels.name(class);
         match one.predicted {
-            [Some(a), Some(b)] if a != b => {
-                format!("{} → {}", self.labels.name(a), self.labels.name(b))
-            }
-            _ => self.labels.name(one.class),
+            [Some(a), Some(b)] if a != b && a == one.class => format!("{} → {}", name(a), name(b)),
+            [Some(a), Some(b)] if a != b => format!("{} ({} → {})", name(one.class), name(a), name(b)),
+            _ => name(one.class),
         }
     }
 
@@ -220,7 +220,7 @@ impl DiffContext {
         }
         let hidden = compared.len().saturating_sub(self.worst);
         if hidden > 0 {
-            writeln!(out, "and {hidden} more, not as far apart")?;
+            writeln!(out, "and {hidden} more, no further apart")?;
         }
         writeln!(out, "{}", self.summary(compared))?;
         for limit in &self.limits {

@@ -77,6 +77,8 @@ mod layer_choice;
 mod layer_contributions;
 mod method_set;
 mod model;
+#[cfg(feature = "eval")]
+mod model_comparison;
 mod model_facts;
 mod model_options;
 mod open_batch;
@@ -107,6 +109,8 @@ pub use layer_choice::default_layer;
 pub use layer_contributions::{LayerContributions, LayerDecomposition};
 pub use method_set::MethodSet;
 pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, read_file};
+#[cfg(feature = "eval")]
+pub use model_comparison::{DifferenceMeasure, MapDifference, ModelComparison, SampleDifference};
 pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;
 pub use output_choice::OutputChoice;

@@ -8,6 +8,9 @@ mod compile;
 mod compute;
 mod counterfactual;
 mod demo;
+mod diff;
+mod diff_page;
+mod diff_result;
 mod drawing;
 mod evaluate;
 mod explain;
@@ -67,6 +70,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit diff before.onnx after.onnx cat.jpg two networks compared: scores and maps
   monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
   monosplit split resnet18.onnx …               g and h as files of their own
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
@@ -104,6 +108,7 @@ is ever executed.
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit diff before.onnx after.onnx cat.jpg two networks compared: scores and maps
   monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
   monosplit split resnet18.onnx …               g and h as files of their own
   monosplit compile resnet18.onnx -o out.onnx   network and explanation as one file
@@ -117,9 +122,9 @@ is ever executed.
   monosplit ops                                 which ONNX operators can be read
   monosplit completions bash                    completions for a shell; `monosplit man`: the manual
 
-The exit code is 0 when all went well, 1 when `verify` found that something does not hold, and 2
-otherwise, with one line on the error stream that says what was wrong, or one for each input that
-was skipped because it cannot be read. Defaults of options are read
+The exit code is 0 when all went well, 1 when `verify` found that something does not hold or `diff`
+that a limit is passed, and 2 otherwise, with one line on the error stream that says what was wrong,
+or one for each input that was skipped because it cannot be read. Defaults of options are read
 from monosplit.toml in the current folder and from monosplit/config.toml where your system keeps
 configurations; the environment variable MONOSPLIT_CONFIG names another file.")]
 struct CommandLine {
@@ -166,6 +171,7 @@ enum Command {
     Completions(shell::Completions),
     Counterfactual(Box<counterfactual::CounterfactualCommand>),
     Demo(demo::Demo),
+    Diff(Box<diff::Diff>),
     Evaluate(Box<evaluate::Evaluate>),
     Explain(Box<explain::Explain>),
     Figure(figure::Figure),
@@ -192,6 +198,7 @@ fn is_written(command: &Command, word: &OsString) -> bool {
         command,
         Command::Compare(_)
             | Command::Compile(_)
+            | Command::Diff(_)
             | Command::Explain(_)
             | Command::Figure(_)
             | Command::Inspect(_)
@@ -433,6 +440,7 @@ fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitStatus,
         Some(Command::Completions(completions)) => completions.execute(out)?,
         Some(Command::Counterfactual(counterfactual)) => counterfactual.execute(out)?,
         Some(Command::Demo(demo)) => demo.execute(out)?,
+        Some(Command::Diff(diff)) => return diff.execute(out),
         Some(Command::Evaluate(evaluate)) => evaluate.execute(out)?,
         Some(Command::Explain(explain)) => explain.execute(out)?,
         Some(Command::Figure(figure)) => figure.execute(out)?,

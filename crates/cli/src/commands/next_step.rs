@@ -143,6 +143,7 @@ fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
         Command::Demo(_) => {
             ("explain MODEL.onnx PICTURE.jpg", "does it with a network and a picture of yours")
         }
+        Command::Diff(_) => ("explain {model} {picture}", "shows what the first of them looks at"),
         Command::Evaluate(_) => ("report {run} -o report", "makes a page of what was measured"),
         Command::Explain(_) => ("compare {model} {picture}", "draws other methods beside it"),
         Command::Figure(_) => ("figure --help", "lists the other figures"),

@@ -12,8 +12,8 @@ use monosplit::render::{Format, LinePlot, Page, PageFigure, Scene, Series, Table
 
 use crate::failure::{note, text};
 
-pub(crate) use pictures::ReportPictures;
 use pictures::{Drawn, MOST_COLUMNS, best_and_worst, ranked};
+pub(crate) use pictures::{ReportPictures, small};
 use tables::{ablation, comparison, sanity, timing, verdicts};
 
 /// The largest number of curves in a plot.

@@ -287,7 +287,7 @@ fn heading(member: &Member) -> String {
 }
 
 /// A picture as large as a report shows it: scaled down if it is larger, or up by a whole number if it is much smaller.
-fn small(picture: &Picture) -> Result<Picture> {
+pub(crate) fn small(picture: &Picture) -> Result<Picture> {
     let longest = picture.width().max(picture.height());
     let times = SIDE / longest;
     if times > 1 {

@@ -3,6 +3,7 @@
 mod bad_input;
 mod compile;
 mod compile_passes;
+mod diff;
 mod documentation;
 mod engines;
 mod evaluate;

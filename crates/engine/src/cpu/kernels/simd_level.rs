@@ -1,6 +1,7 @@
 //! The SIMD instruction sets that kernels are compiled for, which of them this machine has, and which one a thread uses.
 
 use std::cell::Cell;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 use monosplit_graph::{Error, Result};
@@ -33,6 +34,30 @@ impl InstructionSet {
             InstructionSet::Avx2 => "AVX2",
             InstructionSet::Avx512 => "AVX-512",
         }
+    }
+
+    /// How options and stored results write it.
+    pub fn key(self) -> &'static str {
+        match self {
+            InstructionSet::Portable => "portable",
+            InstructionSet::Neon => "neon",
+            InstructionSet::Avx2 => "avx2",
+            InstructionSet::Avx512 => "avx512",
+        }
+    }
+}
+
+impl FromStr for InstructionSet {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all =
+            [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
+        all.into_iter().find(|set| set.key() == text).ok_or_else(|| {
+            Error::argument(format!(
+                "expected vector instructions portable, neon, avx2 or avx512, found '{text}'"
+            ))
+        })
     }
 }
 
@@ -148,7 +173,7 @@ impl SimdLevel {
         })
     }
 
-    fn set(self) -> InstructionSet {
+    pub(crate) fn set(self) -> InstructionSet {
         match self {
             SimdLevel::Portable => InstructionSet::Portable,
             #[cfg(target_arch = "aarch64")]

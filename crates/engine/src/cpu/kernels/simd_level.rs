@@ -46,6 +46,7 @@ impl InstructionSet {
             InstructionSet::Neon => "neon",
             InstructionSet::Avx2 => "avx2",
             InstructionSet::Avx512 => "avx512",
+            InstructionSet::Simd128 => "simd128",
         }
     }
 }
@@ -54,11 +55,16 @@ impl FromStr for InstructionSet {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let all =
-            [InstructionSet::Portable, InstructionSet::Neon, InstructionSet::Avx2, InstructionSet::Avx512];
+        let all = [
+            InstructionSet::Portable,
+            InstructionSet::Neon,
+            InstructionSet::Avx2,
+            InstructionSet::Avx512,
+            InstructionSet::Simd128,
+        ];
         all.into_iter().find(|set| set.key() == text).ok_or_else(|| {
             Error::argument(format!(
-                "expected vector instructions portable, neon, avx2 or avx512, found '{text}'"
+                "expected vector instructions portable, neon, avx2, avx512 or simd128, found '{text}'"
             ))
         })
     }

@@ -98,7 +98,7 @@ impl Verification {
         let graph = explained_alone(model, image, &double)?;
         let audit = audit(&graph, image, auditor)?;
         let pair = audit_pair(&graph, image, samples, &double, progress);
-        let mut findings = findings(&audit, &pair);
+        let mut findings = findings(model, &audit, &pair);
         let approximation = approximation.filter(|a| !a.functions.is_empty());
         findings.extend(approximation.map(approximation_finding));
         #[cfg(feature = "train")]
@@ -132,7 +132,7 @@ fn explained_alone(model: &Model, image: &Tensor, engine: &dyn Engine) -> Result
     Ok(alone.graft(&class_scores(&graph)?, Parameters::Constant)?.graph)
 }
 
-fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
+fn findings(model: &Model, audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
     let layers = audit.layers.len();
     let largest = |of: fn(&LayerAudit) -> f64| {
         audit.layers.iter().map(of).fold(0.0, |most, v| if v > most || v.is_nan() { v } else { most })
@@ -157,7 +157,7 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
             format!("smallest {:.1e} of the largest", least.min(0.0)),
             Verdict::of(least >= -GRADIENT_ROUNDING),
         ),
-        relevance_finding(audit, pair.as_ref().is_ok_and(|pair| !pair.products)),
+        relevance_finding(audit, model.holds_inputs, pair.as_ref().is_ok_and(|pair| !pair.products)),
         Finding::new(
             "predictions are not disturbed",
             if audit.same_bits { "same bits".into() } else { "bits differ".into() },
@@ -202,14 +202,16 @@ fn promise_findings(promise: &PropertyCheck) -> Vec<Finding> {
     findings
 }
 
-/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise.
-fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
+/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise, and of which inputs that
+/// are held fixed have a part.
+fn relevance_finding(audit: &Audit, holds_inputs: bool, promised: bool) -> Finding {
     let loss = format!("{:+.1e} between class scores and image", audit.relevance_loss);
     let found = match promised {
+        _ if holds_inputs => format!("{loss}; the inputs that are held fixed have the rest"),
         true => format!("{loss} (ε = 1e-6 takes {:.2} %)", -100.0 * audit.stabilised_loss),
         false => format!("{loss}; smooth nodes and products of activations do not promise it"),
     };
-    let verdict = match promised {
+    let verdict = match promised && !holds_inputs {
         true => Verdict::of(audit.relevance_loss.abs() <= RELEVANCE),
         false => Verdict::DoesNotApply,
     };

@@ -215,6 +215,18 @@ impl PreprocessingArgs {
         self.values.applied(preprocess, size)
     }
 
+    /// The size of a picture, width and height, that a network of open size reads: its own, unless it is scaled or cropped.
+    pub(crate) fn scaling(&self) -> Box<dyn Fn((usize, usize)) -> (usize, usize)> {
+        let [resize, crop] = [self.resize, self.crop].map(|side| side.map(|side| side as usize));
+        Box::new(move |(width, height)| match (resize, crop) {
+            (_, Some(side)) => (side, side),
+            // As torchvision's Resize scales: the longer side is rounded down.
+            (Some(side), None) if width <= height => (side, side * height / width.max(1)),
+            (Some(side), None) => (side * width / height.max(1), side),
+            (None, None) => (width, height),
+        })
+    }
+
     fn fit(&self) -> Result<image::Fit> {
         let explicit = self.resize.is_some() || self.crop.is_some();
         match self.fit {

@@ -21,18 +21,27 @@
 //! assert!(matches!(explained.arrays()[0].values, Values::F32(_)));
 //! ```
 
+mod contributions;
+mod curves;
 mod edit;
+mod files;
 mod interruption;
+mod lines;
 mod maps;
 mod network;
 mod page;
 mod recently_used;
 mod request;
 mod response;
+#[cfg(feature = "server")]
+mod server;
 mod session;
+mod verification;
 
 pub use interruption::Interruption;
 pub use page::{FILES, PageFile};
-pub use request::{Becomes, Edit, MapChoice, Part, Question, Request, Subject};
+pub use request::{Becomes, Edit, FileFormat, MapChoice, Part, Question, Request, Subject};
 pub use response::{Array, Response, Values};
+#[cfg(feature = "server")]
+pub use server::{Exhibit, RunningServer, Server};
 pub use session::{Limits, Session};

@@ -18,8 +18,6 @@ use crate::request::{MapChoice, Question, Request};
 use crate::response::{Response, Values};
 use crate::session::{Session, not_finite};
 
-/// The layer that stands for the image.
-const IMAGE: &str = "input";
 /// The longer side of a thumbnail.
 const THUMBNAIL: usize = 64;
 /// The method that shows both streams.
@@ -81,7 +79,6 @@ impl ChosenMap {
         let own = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = match choice.layer.as_deref() {
             None => own(),
-            Some(IMAGE) => None,
             Some(layer) => Some(layer.to_owned()),
         };
         let mut unshifted = method.clone();
@@ -92,6 +89,11 @@ impl ChosenMap {
 
     pub(crate) fn request(&self) -> MapRequest {
         MapRequest::of(self.method.method.clone(), self.layer.clone())
+    }
+
+    /// The method as it is written, without α.
+    pub(crate) fn written(&self) -> &str {
+        &self.key
     }
 
     /// Whether it is a map of one of the two streams, so that there is one of the other.
@@ -113,6 +115,8 @@ impl ChosenMap {
 /// A map that was computed, and what is said of it.
 struct Computed<'a> {
     chosen: &'a ChosenMap,
+    /// Which of the choices it belongs to.
+    choice: usize,
     title: String,
     stream: Option<&'static str>,
     values: Tensor,
@@ -120,6 +124,57 @@ struct Computed<'a> {
 }
 
 impl Session {
+    /// One map, with the network's scores beside it.
+    pub(crate) fn one_map(
+        &mut self,
+        question: &Question,
+        map: &MapChoice,
+        interruption: Interruption<'_>,
+    ) -> Result<(ChosenMap, Explanation)> {
+        let prepared = self.prepared(&question.subject)?;
+        let targeted = self.targeted(question)?;
+        let chosen = ChosenMap::new(map, question.alpha, &targeted.model, &prepared.preprocess)?;
+        let compiled = self.compiled(&targeted, &chosen, false)?;
+        let settings = &chosen.method.settings;
+        let found = compiled.explain(&prepared.sample.tensor, &targeted.class, settings, interruption)?;
+        match found.maps.len() {
+            1 => Ok((chosen, found)),
+            _ => Err(Error::internal("the explanation returned no map")),
+        }
+    }
+
+    /// The class that a question is about: the one it names, or that with the highest score.
+    pub(crate) fn explained_class(&mut self, question: &Question) -> Result<usize> {
+        let prepared = self.prepared(&question.subject)?;
+        let targeted = self.targeted(question)?;
+        if let Class::Index(class) = targeted.class {
+            return Ok(class);
+        }
+        let scores = self.scores_of(&targeted)?.scores(&prepared.sample.tensor)?;
+        let best = RankedClass::best(&scores, 1, targeted.score_kind()).ok_or_else(not_finite)?;
+        best.first().map(|ranked| ranked.class).ok_or_else(not_finite)
+    }
+
+    /// The scores alone.
+    pub(crate) fn scores_of(&mut self, targeted: &Targeted) -> Result<Arc<CompiledMaps>> {
+        let engine = self.engine.clone();
+        let make = || CompiledMaps::new(&targeted.model, &[], &*engine).map(Arc::new);
+        self.explanations.get(format!("{} scores", targeted.key), make)
+    }
+
+    /// A map, or those of both streams, compiled for any α.
+    fn compiled(&mut self, targeted: &Targeted, chosen: &ChosenMap, both: bool) -> Result<Arc<CompiledMaps>> {
+        let key = format!("{} {}@{:?} {both}", targeted.key, chosen.key, chosen.layer);
+        let engine = self.engine.clone();
+        self.explanations.get(key, || {
+            let requests = match both {
+                true => vec![chosen.of_stream("g")?.request(), chosen.of_stream("h")?.request()],
+                false => vec![chosen.request()],
+            };
+            CompiledMaps::new(&targeted.model, &requests, &*engine).map(Arc::new)
+        })
+    }
+
     pub(crate) fn explain(
         &mut self,
         question: &Question,
@@ -131,29 +186,21 @@ impl Session {
             return Err(Error::argument(format!("choose one to {} methods", Request::MOST_MAPS)));
         }
         let network = self.network()?;
-        let prepared = self.prepared(question.subject())?;
+        let prepared = self.prepared(&question.subject)?;
         let targeted = self.targeted(question)?;
         let mut response = Response::default();
         let mut described = Vec::new();
-        for choice in maps {
+        for (index, choice) in maps.iter().enumerate() {
             interruption.check()?;
             let chosen = ChosenMap::new(choice, question.alpha, &targeted.model, &prepared.preprocess)?;
             let both = streams && chosen.has_streams();
-            let requests = match both {
-                true => vec![chosen.of_stream("g")?.request(), chosen.of_stream("h")?.request()],
-                false => vec![chosen.request()],
-            };
-            let key = format!("{} {}@{:?} {both}", targeted.key, chosen.key, chosen.layer);
-            let engine = self.engine.clone();
-            let compiled = self
-                .explanations
-                .get(key, || CompiledMaps::new(&targeted.model, &requests, &*engine).map(Arc::new))?;
+            let compiled = self.compiled(&targeted, &chosen, both)?;
             let settings = &chosen.method.settings;
             let found = compiled.explain(&prepared.sample.tensor, &targeted.class, settings, interruption)?;
             if described.is_empty() {
                 self.describe_score(&mut response, &found, &targeted)?;
             }
-            for map in computed(&chosen, &found, both)? {
+            for map in computed(&chosen, index, &found, both)? {
                 let side = [prepared.picture()?.height(), prepared.picture()?.width()];
                 described.push(map.describe(&mut response, &network, side, described.len())?);
             }
@@ -191,7 +238,7 @@ impl Session {
         interruption: Interruption<'_>,
     ) -> Result<Response> {
         let network = self.network()?;
-        let prepared = self.prepared(question.subject())?;
+        let prepared = self.prepared(&question.subject)?;
         let targeted = self.targeted(question)?;
         let chosen = ChosenMap::new(map, question.alpha, &targeted.model, &prepared.preprocess)?;
         if let Procedure::MultiPass(_) = chosen.method.method.procedure() {
@@ -225,9 +272,15 @@ impl Session {
 }
 
 /// The maps of one choice: itself, or those of both streams and their difference.
-fn computed<'a>(chosen: &'a ChosenMap, found: &Explanation, both: bool) -> Result<Vec<Computed<'a>>> {
+fn computed<'a>(
+    chosen: &'a ChosenMap,
+    choice: usize,
+    found: &Explanation,
+    both: bool,
+) -> Result<Vec<Computed<'a>>> {
     let map = |title: String, stream, values: Tensor, exponent| Computed {
         chosen,
+        choice,
         title,
         stream,
         values,
@@ -300,6 +353,7 @@ impl Computed<'_> {
         Ok(json!({
             "title": self.title,
             "method": self.chosen.method.canonical(),
+            "choice": self.choice,
             "stream": self.stream,
             "layer": self.chosen.layer,
             "alpha": self.chosen.method.settings.alpha.first().filter(|_| {

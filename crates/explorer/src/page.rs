@@ -23,5 +23,15 @@ macro_rules! file {
 }
 
 /// All files of the page but the network and the picture it opens with ([`monosplit::assets`]) and the WebAssembly module.
-pub const FILES: &[PageFile] =
-    &[file!("index.html", HTML), file!("style.css", STYLE), file!("explorer.js", SCRIPT)];
+pub const FILES: &[PageFile] = &[
+    file!("index.html", HTML),
+    file!("style.css", STYLE),
+    file!("icon.svg", "image/svg+xml"),
+    file!("explorer.js", SCRIPT),
+    file!("backend.js", SCRIPT),
+    file!("charts.js", SCRIPT),
+    file!("panels.js", SCRIPT),
+    file!("state.js", SCRIPT),
+    file!("worker.js", SCRIPT),
+    file!("config.js", SCRIPT),
+];

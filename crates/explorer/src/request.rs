@@ -49,13 +49,59 @@ pub enum Request {
         /// The method; its layer is not read.
         map: MapChoice,
     },
-}
-
-impl Question {
-    /// The picture.
-    pub(crate) fn subject(&self) -> &Subject {
-        &self.subject
-    }
+    /// How the explained score falls and rises as pixels are removed and put in, by the map and at random.
+    Curves {
+        /// What is explained.
+        #[serde(flatten)]
+        question: Question,
+        /// The map.
+        map: MapChoice,
+        /// How many steps each curve has.
+        #[serde(default = "ten")]
+        steps: usize,
+    },
+    /// What each layer contributes to a map, by the closed formula.
+    Shares {
+        /// What is explained.
+        #[serde(flatten)]
+        question: Question,
+        /// The map.
+        map: MapChoice,
+    },
+    /// The statements of the theory, checked on the network at the picture.
+    Verify {
+        /// The picture.
+        subject: Subject,
+        /// How many pairs of inputs are tried.
+        #[serde(default = "three")]
+        samples: usize,
+    },
+    /// The network and its maps as one ONNX file.
+    Compile {
+        /// What is explained.
+        #[serde(flatten)]
+        question: Question,
+        /// The maps.
+        maps: Vec<MapChoice>,
+    },
+    /// A map as a file.
+    Download {
+        /// What is explained.
+        #[serde(flatten)]
+        question: Question,
+        /// The map.
+        map: MapChoice,
+        /// The format.
+        format: FileFormat,
+    },
+    /// The lines for the program, for Python and for Rust that compute the same map.
+    Lines {
+        /// What is explained.
+        #[serde(flatten)]
+        question: Question,
+        /// The map.
+        map: MapChoice,
+    },
 }
 
 impl Request {
@@ -97,7 +143,7 @@ pub struct Question {
 pub struct MapChoice {
     /// The method, perhaps with options: `lrp:gamma=0.1`.
     pub method: String,
-    /// The layer; without one, the method's own. `input` is the image.
+    /// The layer; without one, the method's own.
     #[serde(default)]
     pub layer: Option<String>,
 }
@@ -142,6 +188,24 @@ pub enum Part {
     },
 }
 
+/// The format of a map's file.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
+#[serde(rename_all = "lowercase")]
+pub enum FileFormat {
+    /// A picture of the map over the photograph.
+    Png,
+    /// The same as a drawing.
+    Svg,
+    /// The values, as NumPy reads them.
+    Npy,
+    /// The picture as the network reads it, edits and all.
+    Picture,
+}
+
 fn ten() -> usize {
     10
+}
+
+fn three() -> usize {
+    3
 }

@@ -157,6 +157,14 @@ impl Session {
                 self.explain(question, maps, *streams, interruption)
             }
             Request::Layers { question, map } => self.layers(question, map, interruption),
+            Request::Curves { question, map, steps } => self.curves(question, map, *steps, interruption),
+            Request::Shares { question, map } => self.shares(question, map),
+            Request::Verify { subject, samples } => self.verify(subject, *samples),
+            Request::Compile { question, maps } => self.compile(question, maps),
+            Request::Download { question, map, format } => {
+                self.download(question, map, *format, interruption)
+            }
+            Request::Lines { question, map } => self.lines(question, map),
         }
     }
 
@@ -193,11 +201,8 @@ impl Session {
     fn classes(&mut self, subject: &Subject, count: usize, and: &[usize]) -> Result<Response> {
         let network = self.network()?;
         let prepared = self.prepared(subject)?;
-        let key = "scores".to_owned();
-        let engine = self.engine.clone();
-        let compiled =
-            self.explanations.get(key, || CompiledMaps::new(&network.model, &[], &*engine).map(Arc::new))?;
-        let scores = compiled.scores(&prepared.sample.tensor)?;
+        let targeted = self.targeted_at(None, None)?;
+        let scores = self.scores_of(&targeted)?.scores(&prepared.sample.tensor)?;
         let kind = network.model.score_kind();
         let ranking = RankedClass::best(&scores, scores.len(), kind).ok_or_else(not_finite)?;
         let place = |class: usize| ranking.iter().position(|ranked| ranked.class == class);
@@ -267,14 +272,18 @@ impl Session {
 
     /// The network with the score that is asked about.
     pub(crate) fn targeted(&mut self, question: &Question) -> Result<Arc<Targeted>> {
+        self.targeted_at(question.class, question.rival)
+    }
+
+    fn targeted_at(&mut self, class: Option<usize>, rival: Option<usize>) -> Result<Arc<Targeted>> {
         let network = self.network()?;
         let engine = self.engine.clone();
-        let key = format!("{:?} {:?}", question.class, question.rival);
-        let make = || network.targeted(question.class, question.rival, &*engine).map(Arc::new);
+        let key = format!("{class:?} {rival:?}");
+        let make = || network.targeted(class, rival, &*engine).map(Arc::new);
         self.targets.get(key, make)
     }
 
-    /// The score of a targeted network for each of some pictures: the probability where there is one.
+    /// A targeted network, to be run on changed pictures.
     pub(crate) fn inference(&self, targeted: &Targeted) -> Result<Inference> {
         Inference::new(&targeted.model, &*self.engine)
     }

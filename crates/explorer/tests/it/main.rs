@@ -1,0 +1,4 @@
+//! What a session answers, against the library and against properties of the methods.
+
+mod hostile;
+mod session;

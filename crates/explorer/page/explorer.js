@@ -99,6 +99,8 @@ function takeNetwork(key, network) {
   open.network = network;
   state.network = key;
   if (isOther) Object.assign(state, { class: null, rival: null, layer: null, preset: null, edits: [] });
+  // An address may have been written for another network.
+  if (state.class >= network.classes || state.rival >= network.classes) Object.assign(state, { class: null, rival: null });
   answers.clear();
   showNetwork();
 }
@@ -240,18 +242,20 @@ function showNetwork() {
 }
 
 function showGallery() {
-  const options = [...open.pictures].map(([key, entry]) => {
+  const options = [...open.pictures].map(([key, entry], at) => {
     const chosen = key === state.picture;
     const content = entry.thumbnail
       ? element("img", { src: entry.thumbnail, alt: entry.name, loading: "lazy" })
       : thumbnail(entry);
     return element(
       "div",
-      { role: "option", "aria-selected": String(chosen), "aria-label": entry.name, title: entry.name, "data-key": key },
+      { role: "option", id: `picture-${at}`, "aria-selected": String(chosen), "aria-label": entry.name, title: entry.name, "data-key": key },
       content,
     );
   });
   $("gallery").replaceChildren(...options);
+  const at = [...open.pictures.keys()].indexOf(state.picture);
+  if (at >= 0) $("gallery").setAttribute("aria-activedescendant", `picture-${at}`);
   const other = $("other");
   const others = [...open.pictures].filter(([key]) => key !== state.picture);
   const before = other.value;
@@ -828,6 +832,9 @@ function showTheme() {
 async function begin() {
   const said = await backend.ask({ type: "state" });
   open.methods = said.methods;
+  const isKnown = (text) => open.methods.some(({ name }) => name === text.split(":")[0]);
+  state.methods = state.methods.filter(isKnown);
+  if (!state.methods.length) state.methods = [...address.START.methods];
   open.pictures.set("built-in", {
     name: BUILT_IN.picture,
     bytes: () => bytesOf(BUILT_IN.picture),

@@ -87,9 +87,12 @@ mod pair_cancellation;
 mod picture_explainer;
 mod pixel_values;
 mod prediction;
+mod sample_figure;
 mod standard_input;
+mod table_file;
 mod target;
 mod verification;
+mod vocabulary;
 
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};
@@ -122,6 +125,7 @@ pub use pixel_values::PixelValues;
 pub use prediction::{RankedClass, ScoreKind};
 pub use target::{CellChoice, MaskChoice, SuggestedTargets, TargetChoice, TargetContext};
 pub use verification::{Finding, Verdict, Verification};
+pub use vocabulary::Vocabulary;
 
 /// The README's example is compiled with the documentation tests.
 #[cfg(doctest)]

@@ -1,16 +1,16 @@
 //! `monosplit explain`: where in the picture a network found its answer.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use monosplit::catalogue::{ConfiguredMethod, ValueBounds};
+use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes};
+use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, channel_magnitudes};
 use serde::Serialize;
 
 use super::by_layer;
@@ -19,7 +19,10 @@ use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
-use super::explain_result::{ExplainContext, FileNames, InputOutput, InputResult, MapDescription, raw_paths};
+use super::explain_named::{NamedInputArgs, NamedInputs};
+use super::explain_result::{
+    ExplainContext, Explained, FileNames, InputOutput, InputResult, MapDescription, raw_paths,
+};
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
 use super::network::{NetworkArgs, PiecewiseArgs};
@@ -50,6 +53,8 @@ Shows where in a picture a network found its answer.
   monosplit explain resnet18.onnx cat.jpg --class 'Egyptian cat' --alpha 0.3 --stream h
   monosplit explain pets.onnx x.npy --method splitlrp --map pos --raw maps.npy
   monosplit explain resnet18.onnx cat.jpg --target contrast:top,top2
+  monosplit explain bert.onnx ids.npy --input mask=mask.npy --tokens vocab.txt --method gradient
+  monosplit explain two.onnx --input image=cat.jpg --input facts=facts.csv --of image,facts
 
 The network f is split into two monotone convex networks, f = g − h, and the map is read off the
 pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
@@ -65,7 +70,8 @@ networks the last convolution that looks at more than one place), for the class 
 score, α = 0.4.")]
 pub(crate) struct Explain {
     /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
-    /// pictures, .npy and .npz batches, or - for one of these on standard input.
+    /// pictures, .npy and .npz batches, .csv tables, or - for a picture or a batch on standard
+    /// input.
     #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
@@ -81,14 +87,9 @@ pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) class: ClassArgs,
 
-    /// The value of an input that is not explained, where the network has several: a .npy file
-    /// with one sample for all, or one for each that is explained. May be given several times.
-    #[arg(long = "input", value_name = "NAME=FILE", verbatim_doc_comment)]
-    given: Vec<String>,
-
     /// Write the pictures into this folder, which is made if it is not there.
     #[arg(short = 'o', long, value_name = "DIR", default_value = "explained")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
 
     /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy
     /// file, one for each of several layers.
@@ -114,13 +115,16 @@ pub(crate) struct Explain {
 
     /// Print the results as JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) named: NamedInputArgs,
 
     #[command(flatten)]
     compute: ComputeArgs,
 
     #[command(flatten)]
-    preprocessing: PreprocessingArgs,
+    pub(super) preprocessing: PreprocessingArgs,
 }
 
 impl Explain {
@@ -135,7 +139,14 @@ impl Explain {
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
         let model = network_input::open(&options.optional_inputs(true), origin)?;
-        let model = if self.given.is_empty() { model } else { model.with_inputs(self.given_inputs()?)? };
+        let named = match CompiledFile::of(&model) {
+            Some(_) => None,
+            None => self.named.chosen(&model, inputs)?,
+        };
+        if let Some(named) = named {
+            return self.explain_named(&named, model, (&choice, target.as_ref()), inputs, out);
+        }
+        let model = self.named.fixed(model, &self.preprocessing)?;
         if let Some(file) = CompiledFile::of(&model) {
             file.check(self, &choice)?;
         }
@@ -166,49 +177,67 @@ impl Explain {
         let run = InputLoop { explain: self, model: &model, prepared: &prepared };
         let found = run.all(reader, waiting, &classes, out)?;
         let profile = profiled.map(|profiled| profiled.take_profile());
-        self.conclude(&model, &run, &found, profile, out)
+        let batch = self.batch_size(prepared.explainer.samples());
+        self.conclude(&model, (&prepared.context, batch), &found, profile, out)
+    }
+
+    /// Explains inputs that are known by their names.
+    fn explain_named(
+        &self,
+        named: &NamedInputs,
+        model: Model,
+        (choice, target): (&MethodChoice, Option<&TargetChoice>),
+        inputs: &[PathBuf],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let engine = self.compute.engine()?;
+        let preprocess = self.preprocessing.known(&model);
+        let model = self.class.with_target(model, target, preprocess.as_ref(), &*engine)?;
+        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
+        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
+        let (job, found) = named.explain(self, &model, choice, inputs, engine, out)?;
+        let profile = profiled.map(|profiled| profiled.take_profile());
+        self.conclude(&model, (&job.context, self.named_batch()), &found, profile, out)
+    }
+
+    /// How many samples of named inputs are explained at once.
+    pub(super) fn named_batch(&self) -> usize {
+        self.batch.map_or(BATCH, |batch| batch as usize)
     }
 
     /// Writes the numbers, the profile and the remark that follow the last input.
     fn conclude(
         &self,
         model: &Model,
-        run: &InputLoop<'_>,
+        (context, batch): (&ExplainContext, usize),
         found: &Outcome,
         profile: Option<Profile>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.raw {
-            for (path, maps) in raw_paths(path, &run.prepared.context.descriptions).iter().zip(&found.maps) {
+            for (path, maps) in raw_paths(path, &context.descriptions).iter().zip(&found.maps) {
                 write_atomically(path, &npy::write(&stack(maps, Kind::Float)?))?;
             }
         }
         if self.json {
-            return json::print(&self.output(model, run.prepared, found, profile), out);
+            return json::print(&self.output(model, (context, batch), found, profile), out);
         }
         if let Some(profile) = profile {
             profile::print(profile, out)?;
         }
         out.flush()?;
-        if let Some(remark) = remark(model, self.batch_size(run.prepared.explainer.samples())) {
+        if let Some(remark) = remark(model, batch) {
             note(&remark);
         }
         Ok(())
     }
 
-    /// The arrays that were given for inputs, by name.
-    fn given_inputs(&self) -> Result<Vec<(String, Tensor)>> {
-        let read = |text: &String| {
-            let (name, file) = text
-                .split_once('=')
-                .ok_or_else(|| Error::argument(format!("expected --input NAME=FILE, found '{text}'")))?;
-            Ok((name.to_owned(), Model::input_array(Path::new(file))?))
-        };
-        self.given.iter().map(read).collect()
-    }
-
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
-        self.network.split(&self.files, "nothing to explain; name a picture, a folder or a .npy file")
+        let nothing = "nothing to explain; name a picture, a folder, a .npy or a .csv file";
+        if self.named.are_given() {
+            return self.network.split_any(&self.files);
+        }
+        self.network.split(&self.files, nothing)
     }
 
     /// Compiles the maps.
@@ -274,16 +303,15 @@ impl Explain {
     fn output<'a>(
         &self,
         model: &Model,
-        prepared: &'a ExplainJob,
+        (context, batch): (&'a ExplainContext, usize),
         found: &'a Outcome,
         profile: Option<Profile>,
     ) -> ExplainOutput<'a> {
-        let ExplainJob { context, explainer, .. } = prepared;
         let first = context.descriptions.first();
         ExplainOutput {
             network: model.origin().to_string(),
             target: model.target().map(ToString::to_string),
-            note: remark(model, self.batch_size(explainer.samples())),
+            note: remark(model, batch),
             method: first.map(|map| &*map.method),
             title: first.map(|map| &*map.title),
             alpha: first.and_then(|map| map.alpha),
@@ -330,9 +358,26 @@ struct InputLoop<'a> {
 }
 
 /// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
-struct Outcome {
-    results: Vec<InputResult>,
+pub(super) struct Outcome {
+    pub(super) results: Vec<InputResult>,
     maps: Vec<Vec<Tensor>>,
+}
+
+impl Outcome {
+    /// No result yet, of so many maps each.
+    pub(super) fn new(maps: usize) -> Self {
+        Outcome { results: Vec::new(), maps: vec![Vec::new(); maps] }
+    }
+
+    /// Keeps the numbers of a batch if they are to be written.
+    pub(super) fn keep(&mut self, explain: &Explain, maps: Vec<SaliencyMap>) -> Result<()> {
+        if explain.raw.is_some() {
+            for (kept, map) in self.maps.iter_mut().zip(maps) {
+                kept.push(explain.compute.in_precision(map.values)?);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl InputLoop<'_> {
@@ -346,7 +391,7 @@ impl InputLoop<'_> {
         let ExplainJob { context, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer.samples());
         let mut names = FileNames::default();
-        let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.descriptions.len()]);
+        let mut outcome = Outcome::new(context.descriptions.len());
         // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
         let counted = reader.total() > FEW && !std::io::stdout().is_terminal();
         let inputs = counted.then(|| Bar::counting("inputs"));
@@ -357,12 +402,12 @@ impl InputLoop<'_> {
                 break;
             }
             let started = Instant::now();
-            let class = classes.of(results.len(), samples.len())?;
+            let class = classes.of(outcome.results.len(), samples.len())?;
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let position = Some(BatchPosition { offset: results.len(), is_last: waiting.is_empty() });
-            let others = self.model.given_inputs(results.len(), samples.len())?;
+            let position = Some(BatchPosition { offset: outcome.results.len(), is_last: waiting.is_empty() });
+            let others = self.model.given_inputs(outcome.results.len(), samples.len())?;
             let batch = ExplainBatch {
                 progress: if counted { &monosplit::explain::NoProgress } else { &bar },
                 position,
@@ -371,7 +416,7 @@ impl InputLoop<'_> {
             };
             let mut explained = explainer.explain_batch(&batch)?;
             let sizes = explained.maps.split_off(context.descriptions.len());
-            if results.is_empty() {
+            if outcome.results.is_empty() {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
             }
             let time = started.elapsed() / samples.len() as u32;
@@ -379,31 +424,33 @@ impl InputLoop<'_> {
                 let mut result = context.result(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
                     let place = (self.explain.out.as_path(), &mut names);
-                    context.add_map(&mut result, index, sample, (map, row), place)?;
+                    context.add_map(
+                        &mut result,
+                        index,
+                        Explained { sample, words: None },
+                        (map, row),
+                        place,
+                    )?;
                 }
                 if !self.explain.json {
                     context.print(&result, out)?;
                 }
-                results.push(result);
+                outcome.results.push(result);
             }
             if let Some(decomposition) = by_layer {
                 let alpha = context.settings.alpha[0];
                 let contributions = decomposition.contributions(&images, &explained.classes, alpha)?;
                 by_layer::print(&contributions, &samples, out)?;
             }
-            if self.explain.raw.is_some() {
-                for (kept, map) in maps.iter_mut().zip(explained.maps) {
-                    kept.push(self.explain.compute.in_precision(map.values)?);
-                }
-            }
+            outcome.keep(self.explain, explained.maps)?;
             out.flush()?;
             if let Some(inputs) = &inputs {
                 inputs.show(reader.opened().saturating_sub(waiting.len()), reader.total());
             }
         }
-        classes.all_used(results.len())?;
+        classes.all_used(outcome.results.len())?;
         remember_skipped(&reader);
-        Ok(Outcome { results, maps })
+        Ok(outcome)
     }
 
     fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {

@@ -15,6 +15,7 @@ mod drawing;
 mod evaluate;
 mod explain;
 mod explain_compiled;
+mod explain_named;
 mod explain_result;
 mod figure;
 mod figure_input;

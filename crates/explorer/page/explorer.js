@@ -99,6 +99,8 @@ function takeNetwork(key, network) {
   open.network = network;
   state.network = key;
   if (isOther) Object.assign(state, { class: null, rival: null, layer: null, preset: null, edits: [] });
+  // An address may have been written for another network.
+  if (state.class >= network.classes || state.rival >= network.classes) Object.assign(state, { class: null, rival: null });
   answers.clear();
   showNetwork();
 }
@@ -174,7 +176,6 @@ async function refresh() {
 async function explain() {
   if (!open.base) return;
   remember();
-  document.body.classList.add("busy-soon");
   const request = { type: "explain", ...question(), streams: state.streams, maps: state.methods.map(mapOf) };
   const found = await backend.ask(request);
   $("notice").hidden = true;
@@ -230,7 +231,7 @@ function showNetwork() {
   );
   if (remarks.length) $("network").append(element("span", { title: remarks.join("\n") }, ` · ${remarks.length} remarks`));
   const select = $("preset");
-  select.replaceChildren(...presets.map((one) => element("option", { value: one }, one === preset ? `${one} (guessed)` : one)));
+  select.replaceChildren(...presets.map((one) => element("option", { value: one }, one === preset ? `${one}, as guessed` : one)));
   select.value = state.preset ?? preset;
   select.title = presetReason ?? "";
   open.layersKey = null;
@@ -241,18 +242,20 @@ function showNetwork() {
 }
 
 function showGallery() {
-  const options = [...open.pictures].map(([key, entry]) => {
+  const options = [...open.pictures].map(([key, entry], at) => {
     const chosen = key === state.picture;
     const content = entry.thumbnail
       ? element("img", { src: entry.thumbnail, alt: entry.name, loading: "lazy" })
       : thumbnail(entry);
     return element(
       "div",
-      { role: "option", "aria-selected": String(chosen), "aria-label": entry.name, title: entry.name, "data-key": key },
+      { role: "option", id: `picture-${at}`, "aria-selected": String(chosen), "aria-label": entry.name, title: entry.name, "data-key": key },
       content,
     );
   });
   $("gallery").replaceChildren(...options);
+  const at = [...open.pictures.keys()].indexOf(state.picture);
+  if (at >= 0) $("gallery").setAttribute("aria-activedescendant", `picture-${at}`);
   const other = $("other");
   const others = [...open.pictures].filter(([key]) => key !== state.picture);
   const before = other.value;
@@ -335,9 +338,7 @@ function showMaps() {
   const wanted = maps.length + 1;
   while (panels.length > wanted) panels.pop().figure.remove();
   while (panels.length < wanted) panels.push(newPanel(panels.length));
-  $("add")?.remove();
   grid.append(...panels.map(({ figure }) => figure).filter((figure) => figure.parentNode !== grid));
-  if (state.methods.length < MOST_MAPS) grid.append(addButton());
   showPicture(panels[0]);
   maps.forEach((map, index) => showMap(panels[index + 1], map));
   point();
@@ -354,14 +355,15 @@ function newPanel() {
 }
 
 function showPicture(panel) {
-  if (panel.said !== "picture") {
-    panel.said = "picture";
-    panel.head.replaceChildren(element("strong", {}, "Picture, as the network reads it"));
+  const isFull = state.methods.length >= MOST_MAPS;
+  if (panel.said !== isFull) {
+    panel.said = isFull;
+    panel.head.replaceChildren(element("strong", {}, "Picture"), ...(isFull ? [] : [addButton()]));
     panel.key.replaceChildren();
     panel.canvas.setAttribute("aria-label", "The picture as the network reads it");
   }
   const [width, height] = view.size;
-  panel.about.textContent = `${clean(picture().name)} · ${width}×${height}${state.edits.length ? ` · ${state.edits.length} changes` : ""}`;
+  panel.about.textContent = `${clean(picture().name)}, as the network reads it · ${width}×${height}${state.edits.length ? ` · ${state.edits.length} changes` : ""}`;
   panel.show(open.base, null, null);
 }
 
@@ -417,7 +419,8 @@ function mapHead(map) {
     },
     "×",
   );
-  return state.methods.length > 1 ? [select, close] : [select];
+  const stream = map.stream ? element("span", { class: "stream" }, "g") : null;
+  return [select, stream, state.methods.length > 1 ? close : null].filter(Boolean);
 }
 
 function addButton() {
@@ -426,7 +429,7 @@ function addButton() {
     state.methods.push(next);
     attempt(explain);
   };
-  return element("div", { class: "map add", id: "add" }, element("button", { type: "button", onclick: add }, "+ another method"));
+  return element("button", { type: "button", class: "add", onclick: add, "aria-label": "Set another method beside it" }, "+ method");
 }
 
 function drawAll() {
@@ -542,9 +545,14 @@ function layerOption({ name, op, shape }, at) {
     },
     canvas,
     block,
-    element("span", { class: "called" }, name),
+    element("span", { class: "called" }, ...breakable(name)),
     element("span", { class: "shape" }, `${channels}×${width}×${height}`),
   );
+}
+
+/** A name that may be broken at its dots. */
+function breakable(name) {
+  return name.split(/(?<=[./])/).flatMap((part, at) => (at ? [element("wbr"), part] : [part]));
 }
 
 function chooseLayer(name, focus = false) {
@@ -561,6 +569,10 @@ function markLayer(focus) {
     option.tabIndex = index === Math.max(at, 0) ? 0 : -1;
     if (index === at && focus) option.focus();
   });
+  // Only the strip moves, not the page.
+  const strip = $("layers");
+  const option = strip.children[at];
+  if (option) strip.scrollLeft = option.offsetLeft - strip.offsetLeft - (strip.clientWidth - option.clientWidth) / 2;
 }
 
 function showThumbnails(drawn) {
@@ -820,6 +832,9 @@ function showTheme() {
 async function begin() {
   const said = await backend.ask({ type: "state" });
   open.methods = said.methods;
+  const isKnown = (text) => open.methods.some(({ name }) => name === text.split(":")[0]);
+  state.methods = state.methods.filter(isKnown);
+  if (!state.methods.length) state.methods = [...address.START.methods];
   open.pictures.set("built-in", {
     name: BUILT_IN.picture,
     bytes: () => bytesOf(BUILT_IN.picture),

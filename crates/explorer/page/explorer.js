@@ -10,13 +10,14 @@ const BUILT_IN = { network: "pets-small.onnx", picture: "chelsea.png" };
 /** How long the slider rests before what takes longer is computed. */
 const REST = 350;
 const MOST_MAPS = 4;
+const HINT = "Point at a place of a map, or move there with the arrow keys.";
 
 const state = address.read(location);
 const backend = new Backend(config.backend === "server" ? new ServerTransport() : new WorkerTransport());
 const view = new View();
 
 /** What is open. */
-const open = { network: null, methods: [], pictures: new Map(), base: null, grey: null, explained: null, own: null };
+const open = { network: null, methods: [], pictures: new Map(), base: null, grey: null, explained: null };
 /** What the maps show, in the order of the page. */
 let maps = [];
 let panels = [];
@@ -133,6 +134,7 @@ async function dropped(files) {
     if (/\.onnx$/i.test(file.name)) {
       await attempt(async () => {
         await openNetwork(`file:${file.name}`, file.name, await file.arrayBuffer());
+        open.file = file;
         await refresh();
       });
     } else {
@@ -186,7 +188,7 @@ async function explain() {
     const [height, width] = colours.shape;
     return { ...map, shape: values.shape, values: values.values, colours: drawable(colours.values, width, height, 4) };
   });
-  open.own ??= state.layer === null ? maps[0]?.layer : null;
+  view.greyed = null;
   showMaps();
   showExplained();
   later();
@@ -235,7 +237,6 @@ function showNetwork() {
   select.value = state.preset ?? preset;
   select.title = presetReason ?? "";
   open.layersKey = null;
-  open.own = null;
   const strip = layers.map((layer, at) => layerOption(layer, at));
   $("layers").replaceChildren(...strip);
   $("layers-title").hidden = layers.length === 0;
@@ -363,7 +364,9 @@ function showPicture(panel) {
     panel.canvas.setAttribute("aria-label", "The picture as the network reads it");
   }
   const [width, height] = view.size;
-  panel.about.textContent = `${clean(picture().name)}, as the network reads it · ${width}×${height}${state.edits.length ? ` · ${state.edits.length} changes` : ""}`;
+  const count = state.edits.length;
+  const changes = count ? ` · ${count} ${count === 1 ? "change" : "changes"}` : "";
+  panel.about.textContent = `${clean(picture().name)}, as the network reads it · ${width}×${height}${changes}`;
   panel.show(open.base, null, null);
 }
 
@@ -453,6 +456,7 @@ function point() {
   clearTimeout(asked);
   if (!view.cursor || !map) {
     view.pointed = null;
+    $("readout").textContent = HINT;
     drawAll();
     return;
   }
@@ -482,7 +486,8 @@ async function askPatch(cell, said) {
   if (!view.pointed || view.pointed.cell.join() !== cell.join()) return;
   const before = open.classes.find((one) => one.class === explained);
   const after = found.classes.find((one) => one.class === explained);
-  const share = (one) => (one.probability === null ? number(one.score) : percent(one.probability));
+  // One digit more than elsewhere: a small patch changes little.
+  const share = (one) => (one.probability === null ? number(one.score) : `${(100 * one.probability).toFixed(1)}\u00a0%`);
   if (!before || !after) return;
   view.greyed = `Greyed, ${before.name} goes from ${share(before)} to ${share(after)}.`;
   $("readout").textContent = `${said} ${view.greyed}`;
@@ -835,17 +840,18 @@ async function begin() {
   const isKnown = (text) => open.methods.some(({ name }) => name === text.split(":")[0]);
   state.methods = state.methods.filter(isKnown);
   if (!state.methods.length) state.methods = [...address.START.methods];
-  open.pictures.set("built-in", {
+  if (!open.pictures.has("built-in")) open.pictures.set("built-in", {
     name: BUILT_IN.picture,
     bytes: () => bytesOf(BUILT_IN.picture),
     thumbnail: BUILT_IN.picture,
   });
   for (const { gallery, name } of said.gallery ?? []) {
-    open.pictures.set(`gallery:${gallery}`, { name, gallery, thumbnail: `pictures/${gallery}` });
+    if (!open.pictures.has(`gallery:${gallery}`)) open.pictures.set(`gallery:${gallery}`, { name, gallery, thumbnail: `pictures/${gallery}` });
   }
   let { network, picture: chosen } = state;
-  if (said.network && (network === "built-in" || network.startsWith("file:"))) network = "served";
-  if (network.startsWith("file:")) {
+  const isHeld = network === `file:${open.file?.name}`;
+  if (said.network && !isHeld && (network === "built-in" || network.startsWith("file:"))) network = "served";
+  if (network.startsWith("file:") && !isHeld) {
     complain(new Error(`${network.slice(5)} has to be dropped again; the built-in network is shown until then`));
     Object.assign(state, { class: null, rival: null, layer: null, preset: null });
     network = "built-in";
@@ -869,6 +875,7 @@ async function begin() {
 
 async function beginNetwork(key, served) {
   if (key === "served" && served) return takeNetwork("served", served);
+  if (key === `file:${open.file?.name}`) return openNetwork(key, open.file.name, await open.file.arrayBuffer());
   if (key.startsWith("url:")) {
     const url = key.slice(4);
     return openNetwork(key, url.split("/").pop(), await bytesOf(url));

@@ -13,6 +13,33 @@ impl ResizeAxis {
         (0..self.length).map(at).collect()
     }
 
+    /// The taps of an antialiased resize: where it shrinks, the kernel is as much wider as the axis is shorter, and weights of
+    /// elements outside are shared among those inside. None for nearest neighbours, which have no kernel.
+    pub fn antialiased_taps(
+        &self,
+        interpolation: Interpolation,
+        coordinates: Coordinates,
+        length: usize,
+    ) -> Option<Vec<Taps>> {
+        let (reach, kernel): (f64, Box<dyn Fn(f64) -> f64>) = match interpolation {
+            Interpolation::Nearest(_) => return None,
+            Interpolation::Linear => (1.0, Box::new(|x: f64| (1.0 - x.abs()).max(0.0))),
+            Interpolation::Cubic { coefficient, .. } => (2.0, Box::new(move |x| keys(x, coefficient))),
+        };
+        let wide = (1.0 / self.scale).max(1.0);
+        let taps = (0..self.length).map(|position| {
+            let centre = coordinate(coordinates, self, length, position);
+            let (low, high) = (centre - reach * wide, centre + reach * wide);
+            let (first, last) =
+                (low.ceil().max(0.0) as usize, (high.floor().max(0.0) as usize).min(length - 1));
+            let weighed = (first.min(last)..=last).map(|from| (from, kernel((from as f64 - centre) / wide)));
+            let weighed: Taps = weighed.filter(|tap| tap.1 != 0.0).collect();
+            let total: f64 = weighed.iter().map(|tap| tap.1).sum();
+            weighed.into_iter().map(|(from, weight)| (from, weight / total)).collect()
+        });
+        Some(taps.collect())
+    }
+
     /// The order in which the axes of a value of this shape are resized. Shrinking first keeps every intermediate value no
     /// larger than the larger of input and output.
     pub fn shrinking_first(axes: &[ResizeAxis], shape: &[usize]) -> Vec<ResizeAxis> {
@@ -48,13 +75,17 @@ fn nearest(rounding: Rounding, x: f64, length: usize) -> usize {
     (rounded.max(0.0) as usize).min(length - 1)
 }
 
-fn cubic(coefficient: f64, exclude_outside: bool, x: f64, length: usize) -> Taps {
-    let a = coefficient;
-    let weight = |distance: f64| match distance.abs() {
+/// Keys' cubic kernel.
+fn keys(distance: f64, a: f64) -> f64 {
+    match distance.abs() {
         d if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
         d if d < 2.0 => ((d - 5.0) * d + 8.0) * d * a - 4.0 * a,
         _ => 0.0,
-    };
+    }
+}
+
+fn cubic(coefficient: f64, exclude_outside: bool, x: f64, length: usize) -> Taps {
+    let weight = |distance: f64| keys(distance, coefficient);
     let floor = x.floor();
     let mut taps: Taps = Vec::with_capacity(4);
     for offset in -1..=2 {
@@ -92,6 +123,24 @@ fn taps(interpolation: Interpolation, x: f64, length: usize) -> Taps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn antialiased_weights_sum_to_one_and_reach_as_far_as_the_axis_shrinks() {
+        for (length, to) in [(12, 4), (7, 5), (5, 1), (9, 2), (4, 8)] {
+            let axis = ResizeAxis { axis: 0, length: to, scale: to as f64 / length as f64 };
+            for interpolation in
+                [Interpolation::Linear, Interpolation::Cubic { coefficient: -0.75, exclude_outside: false }]
+            {
+                let all = axis.antialiased_taps(interpolation, Coordinates::HalfPixel, length).unwrap();
+                assert_eq!(all.len(), to);
+                for taps in all {
+                    let total: f64 = taps.iter().map(|tap| tap.1).sum();
+                    assert!((total - 1.0).abs() < 1e-12 && taps.iter().all(|tap| tap.0 < length));
+                    assert!(to > length || taps.len() >= length / to, "{taps:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn weights_sum_to_one() {

@@ -13,13 +13,14 @@ impl ResizeAxis {
         (0..self.length).map(at).collect()
     }
 
-    /// The taps of an antialiased resize: where it shrinks, the kernel is as much wider as the axis is shorter, and weights of
-    /// elements outside are shared among those inside. None for nearest neighbours, which have no kernel.
+    /// The taps of an antialiased resize: where it shrinks, the kernel is as much wider as the axis is shorter. Elements outside
+    /// are the nearest inside, or left out. None for nearest neighbours, which have no kernel.
     pub fn antialiased_taps(
         &self,
         interpolation: Interpolation,
         coordinates: Coordinates,
         length: usize,
+        exclude_outside: bool,
     ) -> Option<Vec<Taps>> {
         let (reach, kernel): (f64, Box<dyn Fn(f64) -> f64>) = match interpolation {
             Interpolation::Nearest(_) => return None,
@@ -30,10 +31,18 @@ impl ResizeAxis {
         let taps = (0..self.length).map(|position| {
             let centre = coordinate(coordinates, self, length, position);
             let (low, high) = (centre - reach * wide, centre + reach * wide);
-            let (first, last) =
-                (low.ceil().max(0.0) as usize, (high.floor().max(0.0) as usize).min(length - 1));
-            let weighed = (first.min(last)..=last).map(|from| (from, kernel((from as f64 - centre) / wide)));
-            let weighed: Taps = weighed.filter(|tap| tap.1 != 0.0).collect();
+            let ends = (low.ceil() as i64, high.floor() as i64);
+            let inside = (0, length as i64 - 1);
+            let shown = if exclude_outside { (ends.0.max(inside.0), ends.1.min(inside.1)) } else { ends };
+            let mut weighed: Taps = Vec::new();
+            for at in shown.0..=shown.1 {
+                let weight = kernel((at as f64 - centre) / wide);
+                let from = at.clamp(inside.0, inside.1) as usize;
+                match weighed.last_mut().filter(|(last, _)| *last == from) {
+                    Some((_, sum)) => *sum += weight,
+                    None => weighed.push((from, weight)),
+                }
+            }
             let total: f64 = weighed.iter().map(|tap| tap.1).sum();
             weighed.into_iter().map(|(from, weight)| (from, weight / total)).collect()
         });
@@ -128,10 +137,12 @@ mod tests {
     fn antialiased_weights_sum_to_one_and_reach_as_far_as_the_axis_shrinks() {
         for (length, to) in [(12, 4), (7, 5), (5, 1), (9, 2), (4, 8)] {
             let axis = ResizeAxis { axis: 0, length: to, scale: to as f64 / length as f64 };
-            for interpolation in
-                [Interpolation::Linear, Interpolation::Cubic { coefficient: -0.75, exclude_outside: false }]
+            let cubic = Interpolation::Cubic { coefficient: -0.75, exclude_outside: false };
+            for (interpolation, exclude) in
+                [(Interpolation::Linear, true), (Interpolation::Linear, false), (cubic, false)]
             {
-                let all = axis.antialiased_taps(interpolation, Coordinates::HalfPixel, length).unwrap();
+                let all =
+                    axis.antialiased_taps(interpolation, Coordinates::HalfPixel, length, exclude).unwrap();
                 assert_eq!(all.len(), to);
                 for taps in all {
                     let total: f64 = taps.iter().map(|tap| tap.1).sum();

@@ -173,14 +173,22 @@ fn open_lengths_are_those_of_each_input() {
     };
     for command in ["run", "explain"] {
         for (file, shape) in [(&small, "3,12,16"), (&large, "3,20,14")] {
-            assert_eq!(numbers(command, &[file]), numbers(command, &[file, "--input-shape", shape]), "{command}");
+            assert_eq!(
+                numbers(command, &[file]),
+                numbers(command, &[file, "--input-shape", shape]),
+                "{command}"
+            );
         }
     }
     let all = numbers("run", &[&small, &large, &small]);
     let [first, second] = [&small, &large].map(|file| numbers("run", &[file]).to_f64().into_vec());
     assert_eq!(all.to_f64().into_vec(), [&first[..], &second, &first].concat());
     let said = succeeds(["explain", &network, &small, &large, "-o", &out, "--method", "gradient"]);
-    assert!(said.out.contains("large.gradient.png") || said.out.contains("large-0.gradient.png"), "{}", said.out);
+    assert!(
+        said.out.contains("large.gradient.png") || said.out.contains("large-0.gradient.png"),
+        "{}",
+        said.out
+    );
     assert!(said.errors.contains("--input-shape settles them"), "{}", said.errors);
     let both = ["explain", &network, &small, &large, "-o", &out, "--method", "gradient", "--raw", &raw];
     refuses(both, &["maps of different sizes", "--raw"]);

@@ -60,7 +60,8 @@ pub(crate) fn resize(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
     let interpolation = interpolation(call)?;
     let coordinates = coordinates(call, &shape, &axes)?;
     if call.flag("antialias", false)? && axes.iter().any(|a| a.scale < 1.0) {
-        return antialiased(importer, x, &axes, interpolation, coordinates);
+        let excludes = call.flag("exclude_outside", false)?;
+        return antialiased(importer, x, &axes, (interpolation, excludes), coordinates);
     }
     let add = move |_: &[ResizeAxis]| interpolation;
     finish(importer, x, axes, add, coordinates)
@@ -71,7 +72,7 @@ fn antialiased(
     importer: &mut Importer,
     x: NodeId,
     axes: &[ResizeAxis],
-    interpolation: Interpolation,
+    (interpolation, exclude_outside): (Interpolation, bool),
     coordinates: Coordinates,
 ) -> Result<Vec<Value>> {
     let mut value = x;
@@ -80,9 +81,10 @@ fn antialiased(
         let own =
             shape.fixed_at(axis.axis).ok_or_else(|| Error::shape(format!("{shape} cannot be resized")))?;
         importer.spend(own.saturating_mul(axis.length))?;
-        let taps = axis.antialiased_taps(interpolation, coordinates, own).ok_or_else(|| {
-            Error::unsupported("Resize with antialiasing is supported for linear and cubic interpolation")
-        })?;
+        let taps =
+            axis.antialiased_taps(interpolation, coordinates, own, exclude_outside).ok_or_else(|| {
+                Error::unsupported("Resize with antialiasing is supported for linear and cubic interpolation")
+            })?;
         let mut weights = vec![0f32; own * axis.length];
         for (to, taps) in taps.iter().enumerate() {
             for &(from, weight) in taps {

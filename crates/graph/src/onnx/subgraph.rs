@@ -124,6 +124,7 @@ impl<'m> Importer<'m> {
         }
         let mut kept = vec![Vec::new(); body.outputs.len() - states - 1];
         let mut elements: Vec<_> = (2..call.inputs.len()).map(|index| call.element(index)).collect();
+        let mut returned = elements.clone();
         let mut round = 0;
         while (round as f64) < rounds && goes_on != 0.0 {
             if round == MAX_ROUNDS {
@@ -139,7 +140,8 @@ impl<'m> Importer<'m> {
             ];
             given.extend(carried.into_iter().zip(elements.iter().copied()));
             let mut found = self.read_round(body, given, round)?;
-            elements = self.returned.iter().skip(1).take(states).copied().collect();
+            returned = self.returned.split_off(1);
+            elements = returned.iter().take(states).copied().collect();
             goes_on = known(found.first()).ok_or_else(|| depends("condition"))?;
             let scanned = found.split_off(states + 1);
             kept.iter_mut().zip(scanned).for_each(|(kept, value)| kept.push(value));
@@ -147,7 +149,7 @@ impl<'m> Importer<'m> {
             round += 1;
         }
         let scanned = kept.iter().map(|values| self.stacked(values, 0)).collect::<Result<Vec<_>>>()?;
-        self.returned.clear();
+        self.returned = returned;
         Ok(carried.into_iter().chain(scanned).collect())
     }
 
@@ -224,7 +226,6 @@ impl<'m> Importer<'m> {
             }
             all.push(self.stacked(&values, out_axes[index])?);
         }
-        self.returned.clear();
         Ok(all)
     }
 

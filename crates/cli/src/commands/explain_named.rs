@@ -48,7 +48,7 @@ impl NamedInputs {
         let chosen = choice.resolve(&ValueBounds::of_inputs(model, None)?)?;
         let job = NamedJob::new(self, explain, model, chosen, engine)?;
         if !explain.json {
-            writeln!(out, "{} of {}", printable(&job.explainer.title()), printable(&self.of.join(", ")))?;
+            writeln!(out, "{} of {}", printable(job.explainer.title()), printable(&self.of.join(", ")))?;
         }
         let classes = explain.class.classes(model, &job.context.labels)?;
         let found = job.run(explain, &values, &classes, out)?;

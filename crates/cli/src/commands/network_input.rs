@@ -8,7 +8,7 @@ use monosplit::graph::{Dim, Kind, Result, shown};
 use monosplit::{InputFile, Model, ModelOptions, OpenNetwork, Origin};
 
 use super::named_inputs::GivenInputArgs;
-use super::preprocessing::PreprocessingArgs;
+use super::preprocessing::{PreprocessingArgs, Scaling};
 use crate::failure::note;
 use crate::shell_word::quoted;
 
@@ -183,9 +183,6 @@ struct OpenLengths {
     given: Vec<(String, Vec<usize>)>,
     scaling: Scaling,
 }
-
-/// What becomes of the size of a picture before it is read.
-type Scaling = Box<dyn Fn((usize, usize)) -> (usize, usize)>;
 
 /// Inputs of one shape in their order; none where the network has lengths of its own.
 pub(super) type SameShape = (Option<Vec<usize>>, Vec<InputFile>);

@@ -13,6 +13,9 @@ use crate::failure::note;
 
 use super::inputs::{InputArgs, remember_skipped};
 
+/// What becomes of the size of a picture before it is read.
+pub(crate) type Scaling = Box<dyn Fn((usize, usize)) -> (usize, usize)>;
+
 /// How pictures are made ready.
 #[derive(Args)]
 #[command(next_help_heading = "Preprocessing of pictures")]
@@ -216,7 +219,7 @@ impl PreprocessingArgs {
     }
 
     /// The size of a picture, width and height, that a network of open size reads: its own, unless it is scaled or cropped.
-    pub(crate) fn scaling(&self) -> Box<dyn Fn((usize, usize)) -> (usize, usize)> {
+    pub(crate) fn scaling(&self) -> Scaling {
         let [resize, crop] = [self.resize, self.crop].map(|side| side.map(|side| side as usize));
         Box::new(move |(width, height)| match (resize, crop) {
             (_, Some(side)) => (side, side),

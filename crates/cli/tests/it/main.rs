@@ -26,6 +26,7 @@ mod propagation;
 mod reference;
 mod repeated;
 mod run_command;
+mod serve;
 mod shell;
 mod split;
 mod targets;

@@ -25,7 +25,7 @@ def main():
     onnxruntime.set_default_logger_severity(3)
     worst = 0.0
     for network, inputs, of in [("text", ["ids", "mask"], ["ids"]), ("pair", ["picture", "facts"], ["picture", "facts"]),
-                                ("series", ["x"], ["x"]), ("volume", ["x"], ["x"]), ("table", ["x"], ["x"])]:
+                                ("series", ["x"], ["x"]), ("volume", ["x"], ["x"]), ("table", ["x"], ["x"]), ("recurrent", ["x"], ["x"]), ("newest", ["x"], ["x"])]:
         for precision, limit in LIMITS.items():
             with tempfile.TemporaryDirectory() as folder:
                 file = f"{folder}/compiled.onnx"

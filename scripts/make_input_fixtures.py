@@ -7,7 +7,8 @@ PyTorch and Captum attribute to them.
 `pair.onnx` reads `picture` [N, 1, 6, 6] and `facts` [N, 4] and returns `scores` [N, 3]. `NETWORK.INPUT.npy` holds two samples,
 `text.baseline.npy` the token ids that a path starts from.
 
-`series.onnx`, `volume.onnx` and `table.onnx` read `x` of shape [N, 2, 12], [N, 1, 4, 6, 6] and [N, 5]. Their Grad-CAM is that of
+`recurrent.onnx` (a bidirectional LSTM and a GRU) and `newest.onnx` (Attention and RMSNormalization, by the newest exporter) read `x` of
+shape [N, 5, 3]; `series.onnx`, `volume.onnx` and `table.onnx` read `x` of shape [N, 2, 12], [N, 1, 4, 6, 6] and [N, 5]. Their Grad-CAM is that of
 the second convolution, without the final ReLU.
 
 `NETWORK.METHOD.INPUT.npy` holds attributions in double precision for the class with the highest score: of token ids with
@@ -18,6 +19,7 @@ import pathlib
 import warnings
 
 import numpy as np
+import onnx
 import torch
 from captum.attr import IntegratedGradients, LayerGradCam, LayerIntegratedGradients, Occlusion
 from torch import nn
@@ -64,14 +66,27 @@ class Pair(nn.Module):
         return self.scores(torch.cat([self.trunk(picture), self.facts(facts)], 1))
 
 
-def export(net, name, inputs):
+def export(net, name, inputs, **options):
     axes = {one: {0: "N"} for one in [*inputs, "scores"]}
+    options = {"dynamo": False, "opset_version": 17, "dynamic_axes": axes, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            net.eval(), tuple(inputs.values()), str(FOLDER / name), dynamo=False, opset_version=17,
-            input_names=list(inputs), output_names=["scores"], dynamic_axes=axes,
-        )
+            net.eval(), tuple(inputs.values()), str(FOLDER / name), input_names=list(inputs), output_names=["scores"], **options)
+    if options["dynamo"]:
+        tidy(FOLDER / name)
+
+
+def tidy(path):
+    """One file, without the paths of the machine that the newest exporter notes at each node."""
+    model = onnx.load(path)
+    path.with_suffix(".onnx.data").unlink(missing_ok=True)
+    del model.graph.metadata_props[:]
+    for part in [*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer]:
+        part.doc_string = ""
+        del part.metadata_props[:]
+    del model.metadata_props[:]
+    onnx.save(model, path)
 
 
 def save(name, value):
@@ -143,6 +158,48 @@ def convolutional(convolution, pool, channels):
     )
 
 
+class Recurrent(nn.Module):
+    """A bidirectional LSTM and a GRU behind it, which are written out step by step when they are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 4, batch_first=True)
+        self.scores = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.scores(self.gru(self.lstm(x)[0])[0][:, -1])
+
+
+class Newest(nn.Module):
+    """What the newest exporter writes as Attention and RMSNormalization."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.projection = nn.Linear(3, 8), nn.Linear(8, 24)
+        self.norm, self.scores = nn.RMSNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.norm(self.embedding(x))
+        q, k, v = (part.unflatten(2, (2, 4)).transpose(1, 2) for part in self.projection(h).chunk(3, 2))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.scores((h + mixed.transpose(1, 2).flatten(2)).mean(1))
+
+
+def sequence(name, net, **options):
+    """A network of five steps of three numbers."""
+    x = torch.randn(2, 5, 3)
+    export(net, f"{name}.onnx", {"x": x}, **options)
+    save(f"{name}.x", x)
+    net, x = net.double().eval(), x.double()
+    classes = net(x).argmax(1)
+    save(f"{name}.scores", net(x))
+    [(gradient, value)] = gradients(net, [x], classes)
+    save(f"{name}.gradient.x", gradient)
+    save(f"{name}.input-x-gradient.x", gradient * value)
+    save(f"{name}.integrated-gradients.x", IntegratedGradients(net).attribute(x, target=classes, n_steps=STEPS))
+
+
 def axes(name, net, shape, window):
     x = torch.randn(2, *shape)
     export(net, f"{name}.onnx", {"x": x})
@@ -164,7 +221,9 @@ def axes(name, net, shape, window):
 
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for seed, make in [(29, text), (30, pair)]:
+    newest = {"dynamo": True, "opset_version": 23, "dynamic_axes": None, "dynamic_shapes": ({0: torch.export.Dim("N")},)}
+    for seed, make in [(29, text), (30, pair), (40, lambda: sequence("recurrent", Recurrent())),
+                       (41, lambda: sequence("newest", Newest(), **newest))]:
         torch.manual_seed(seed)
         make()
     for seed, (name, net, shape, window) in enumerate([

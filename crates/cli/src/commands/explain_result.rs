@@ -174,7 +174,7 @@ impl ExplainContext {
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<Option<Drawn>> {
         let description = &self.descriptions[index];
-        let caption = self.caption(result, description);
+        let caption = self.caption(result, description, sample);
         let options = render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
         let again = self.descriptions.iter().filter(|other| other.method == description.method).count() > 1;
         let place = description.own_place().filter(|_| again);
@@ -214,7 +214,12 @@ impl ExplainContext {
         Ok(Some(Drawn { path, remark: drawn.note.map(|note| note.to_string()), text: None }))
     }
 
-    fn caption(&self, result: &InputResult, description: &MapDescription) -> render::Caption {
+    fn caption(
+        &self,
+        result: &InputResult,
+        description: &MapDescription,
+        sample: &Sample,
+    ) -> render::Caption {
         let name = self.labels.named(result.class).unwrap_or_else(|| result.class.to_string());
         render::Caption {
             method: match &description.explained {
@@ -223,6 +228,8 @@ impl ExplainContext {
             },
             layer: match &description.explained {
                 Some(_) => String::new(),
+                // A series or a table is no image, and there is no other layer to tell it from.
+                None if description.layer.is_none() && sample.tensor.shape().len() != 4 => String::new(),
                 None => description.layer_name().to_owned(),
             },
             class: if self.is_target { String::new() } else { name.clone() },

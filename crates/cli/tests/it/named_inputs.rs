@@ -151,6 +151,52 @@ fn verify_compare_and_compile_take_inputs_by_name() {
     assert!(said.contains("ids"), "{said}");
 }
 
+/// What is computed for an input of a size is what the network opened for that size computes, whatever came before it.
+#[test]
+fn open_lengths_are_those_of_each_input() {
+    let folder = ScratchFolder::new();
+    let network = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/inputs/open_sizes.onnx");
+    let network = network.display().to_string();
+    let image = |name: &str, height: usize, width: usize| {
+        let numbers = (0..3 * height * width).map(|i| (i as f32 * 0.37).sin()).collect::<Vec<_>>();
+        let file = folder.path(name);
+        std::fs::write(&file, npy::write(&Tensor::new([1, 3, height, width], numbers).unwrap())).unwrap();
+        file.display().to_string()
+    };
+    let (small, large) = (image("small.npy", 12, 16), image("large.npy", 20, 14));
+    let (out, raw) = (path(&folder, "out"), path(&folder, "raw.npy"));
+    let numbers = |command: &str, words: &[&str]| {
+        let drawn = if command == "explain" { &["-o", &*out, "--method", "gradient"][..] } else { &[] };
+        let words = words.iter().chain(&["--raw", &*raw]).chain(drawn);
+        succeeds([command, &*network].iter().chain(words).copied());
+        array(Path::new(&raw))
+    };
+    for command in ["run", "explain"] {
+        for (file, shape) in [(&small, "3,12,16"), (&large, "3,20,14")] {
+            assert_eq!(
+                numbers(command, &[file]),
+                numbers(command, &[file, "--input-shape", shape]),
+                "{command}"
+            );
+        }
+    }
+    let all = numbers("run", &[&small, &large, &small]);
+    let [first, second] = [&small, &large].map(|file| numbers("run", &[file]).to_f64().into_vec());
+    assert_eq!(all.to_f64().into_vec(), [&first[..], &second, &first].concat());
+    let said = succeeds(["explain", &network, &small, &large, "-o", &out, "--method", "gradient"]);
+    assert!(
+        said.out.contains("large.gradient.png") || said.out.contains("large-0.gradient.png"),
+        "{}",
+        said.out
+    );
+    assert!(said.errors.contains("--input-shape settles them"), "{}", said.errors);
+    let both = ["explain", &network, &small, &large, "-o", &out, "--method", "gradient", "--raw", &raw];
+    refuses(both, &["maps of different sizes", "--raw"]);
+    let photograph = chelsea().display().to_string();
+    succeeds(["verify", &network, &photograph, "--resize", "16", "--crop", "16"]);
+    refuses(["compile", &network, "-o", &path(&folder, "x.onnx")], &["'height'", "--input-shape 3,224,224"]);
+}
+
 #[test]
 fn what_does_not_fit_is_refused_in_a_line() {
     let folder = ScratchFolder::new();

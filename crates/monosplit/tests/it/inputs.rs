@@ -119,6 +119,17 @@ fn cams_of_series_and_volumes_are_captums() {
     }
 }
 
+/// Recurrent layers written out step by step, and the operators of the newest exporter.
+#[test]
+fn recurrent_and_newest_operators_are_explained_as_by_autograd_and_captum() {
+    for network in ["recurrent", "newest"] {
+        for method in ["gradient", "input-x-gradient"] {
+            compare(network, method, &["x"], method, 1e-6);
+        }
+        compare(network, "integrated-gradients:steps=20", &["x"], "integrated-gradients", 1e-6);
+    }
+}
+
 /// A file of named inputs returns what PyTorch and Captum attribute, and reads what the network reads.
 #[test]
 fn maps_of_named_inputs_are_compiled() {
@@ -127,6 +138,8 @@ fn maps_of_named_inputs_are_compiled() {
         ("text", &["ids"][..], "integrated-gradients-zero"),
         ("pair", &["picture", "facts"], "integrated-gradients"),
         ("series", &["x"], "integrated-gradients"),
+        ("recurrent", &["x"], "integrated-gradients"),
+        ("newest", &["x"], "integrated-gradients"),
     ] {
         let finish = match network {
             "text" => Finish::default(),

@@ -1,10 +1,14 @@
-"""Makes crates/monosplit/tests/fixtures/inputs: two small networks of two inputs, and what PyTorch and Captum attribute to them.
+"""Makes crates/monosplit/tests/fixtures/inputs: small networks of two inputs or of other axes than pictures have, and what
+PyTorch and Captum attribute to them.
 
     python scripts/make_input_fixtures.py
 
 `text.onnx` is a transformer of one layer that reads `ids` [N, 6] and `mask` [N, 6], both int64, and returns `scores` [N, 3].
 `pair.onnx` reads `picture` [N, 1, 6, 6] and `facts` [N, 4] and returns `scores` [N, 3]. `NETWORK.INPUT.npy` holds two samples,
 `text.baseline.npy` the token ids that a path starts from.
+
+`series.onnx`, `volume.onnx` and `table.onnx` read `x` of shape [N, 2, 12], [N, 1, 4, 6, 6] and [N, 5]. Their Grad-CAM is that of
+the second convolution, without the final ReLU.
 
 `NETWORK.METHOD.INPUT.npy` holds attributions in double precision for the class with the highest score: of token ids with
 respect to the embedding, summed over it (the gradient: averaged over it).
@@ -15,7 +19,7 @@ import warnings
 
 import numpy as np
 import torch
-from captum.attr import IntegratedGradients, LayerIntegratedGradients, Occlusion
+from captum.attr import IntegratedGradients, LayerGradCam, LayerIntegratedGradients, Occlusion
 from torch import nn
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/monosplit/tests/fixtures/inputs"
@@ -126,11 +130,50 @@ def pair():
         save(f"pair.occlusion.{name}", value)
 
 
+def convolutional(convolution, pool, channels):
+    """Two convolutions with a pool between them, over any number of axes."""
+
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x.flatten(2).mean(2)
+
+    return nn.Sequential(
+        convolution(channels, 4, 3, padding=1), nn.ReLU(), pool(2),
+        convolution(4, 5, 3, padding=1), nn.ReLU(), Mean(), nn.Linear(5, 3),
+    )
+
+
+def axes(name, net, shape, window):
+    x = torch.randn(2, *shape)
+    export(net, f"{name}.onnx", {"x": x})
+    save(f"{name}.x", x)
+    net, x = net.double().eval(), x.double()
+    classes = net(x).argmax(1)
+    save(f"{name}.scores", net(x))
+    [(gradient, value)] = gradients(net, [x], classes)
+    save(f"{name}.gradient.x", gradient)
+    save(f"{name}.input-x-gradient.x", gradient * value)
+    save(f"{name}.integrated-gradients.x", IntegratedGradients(net).attribute(x, target=classes, n_steps=STEPS))
+    # Captum's windows have channels too; ours cover all of them.
+    wide = (shape[0], *window) if len(shape) > 1 else window
+    found = Occlusion(net).attribute(x, wide, strides=wide, target=classes)
+    save(f"{name}.occlusion.x", found[:, 0] if len(shape) > 1 else found)
+    if len(shape) > 1:
+        save(f"{name}.gradcam.x", LayerGradCam(net, net[3]).attribute(x, target=classes)[:, 0])
+
+
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     for seed, make in [(29, text), (30, pair)]:
         torch.manual_seed(seed)
         make()
+    for seed, (name, net, shape, window) in enumerate([
+        ("series", lambda: convolutional(nn.Conv1d, nn.MaxPool1d, 2), (2, 12), (3,)),
+        ("volume", lambda: convolutional(nn.Conv3d, nn.MaxPool3d, 1), (1, 4, 6, 6), (2, 3, 2)),
+        ("table", lambda: nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)), (5,), (1,)),
+    ], 31):
+        torch.manual_seed(seed)
+        axes(name, net(), shape, window)
 
 
 if __name__ == "__main__":

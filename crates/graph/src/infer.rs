@@ -6,8 +6,9 @@ use crate::op::{Binary, Op, Padding, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
 
-/// The largest number of elements (per sample) a value may have.
-const MAX_ELEMENTS: usize = 1 << 40;
+/// The largest number of elements (per sample) a value may have: more than any machine holds, and where addresses are short, what
+/// can be addressed.
+const MAX_ELEMENTS: usize = if usize::BITS > 40 { (1u64 << 40) as usize } else { usize::MAX >> 3 };
 
 /// Shape and kind of the value `op` produces from `inputs`.
 pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(Shape, Kind)> {

@@ -102,7 +102,7 @@ impl Verification {
         let graph = explained_alone(model, image, &double)?;
         let audit = audit(&graph, image, auditor)?;
         let pair = audit_pair(&graph, image, samples, &double, progress);
-        let mut findings = findings(&audit, &pair);
+        let mut findings = findings(&audit, model.holds_inputs, &pair);
         let approximation = approximation.filter(|a| !a.functions.is_empty());
         findings.extend(approximation.map(approximation_finding));
         #[cfg(feature = "train")]
@@ -136,7 +136,7 @@ fn explained_alone(model: &Model, image: &Tensor, engine: &dyn Engine) -> Result
     Ok(alone.graft(&class_scores(&graph)?, Parameters::Constant)?.graph)
 }
 
-fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
+fn findings(audit: &Audit, holds_inputs: bool, pair: &Result<PairAudit>) -> Vec<Finding> {
     let layers = audit.layers.len();
     let largest = |of: fn(&LayerAudit) -> f64| {
         audit.layers.iter().map(of).fold(0.0, |most, v| if v > most || v.is_nan() { v } else { most })
@@ -163,7 +163,7 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
             format!("{overflow}smallest {:.1e} of the largest", least.min(0.0)),
             seen(least >= -GRADIENT_ROUNDING),
         ),
-        relevance_finding(audit, pair.as_ref().is_ok_and(|pair| !pair.products)),
+        relevance_finding(audit, holds_inputs, pair.as_ref().is_ok_and(|pair| !pair.products)),
         Finding::new(
             "predictions are not disturbed",
             if audit.same_bits { "same bits".into() } else { "bits differ".into() },
@@ -208,10 +208,12 @@ fn promise_findings(promise: &PropertyCheck) -> Vec<Finding> {
     findings
 }
 
-/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise.
-fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
+/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise, and of which inputs that
+/// are held fixed have a part.
+fn relevance_finding(audit: &Audit, holds_inputs: bool, promised: bool) -> Finding {
     let loss = format!("{:+.1e} between class scores and image", audit.relevance_loss);
     let mut found = match promised {
+        _ if holds_inputs => format!("{loss}; the inputs that are held fixed have the rest"),
         true => format!("{loss} (ε = 1e-6 takes {:.2} %)", -100.0 * audit.stabilised_loss),
         false => format!("{loss}; smooth nodes and products of activations do not promise it"),
     };
@@ -224,7 +226,7 @@ fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
             "; by default, with the stabiliser 'scale', maps grow 1e{default_gain:.0}-fold: prefer 'recentre'"
         );
     }
-    let verdict = match promised {
+    let verdict = match promised && !holds_inputs {
         true if !audit.finite => Verdict::NotChecked,
         true => Verdict::of(audit.relevance_loss.abs() <= RELEVANCE),
         false => Verdict::DoesNotApply,
@@ -333,7 +335,7 @@ mod tests {
     }
 
     fn verdicts(audit: &Audit, pair: &PairAudit) -> Vec<Verdict> {
-        findings(audit, &Ok(*pair)).iter().map(|finding| finding.verdict).collect()
+        findings(audit, false, &Ok(*pair)).iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
@@ -379,8 +381,9 @@ mod tests {
             excess: f64::NAN,
             ..pair
         };
-        let passed =
-            findings(&audit, &Ok(pair)).into_iter().filter(|finding| finding.verdict == Verdict::Holds);
+        let passed = findings(&audit, false, &Ok(pair))
+            .into_iter()
+            .filter(|finding| finding.verdict == Verdict::Holds);
         let passed: Vec<&str> = passed.map(|finding| finding.claim).collect();
         assert_eq!(passed, ["δᵍ − δʰ = gradient at every layer", "predictions are not disturbed"]);
     }
@@ -419,10 +422,10 @@ mod tests {
     fn relevance_may_end_only_where_nothing_was_promised() {
         let (mut audit, pair) = sound();
         audit.relevance_loss = -0.5;
-        assert_eq!(findings(&audit, &Ok(pair))[7].verdict, Verdict::Fails);
-        let smooth = findings(&audit, &Err(Error::argument("a smooth node")));
+        assert_eq!(findings(&audit, false, &Ok(pair))[7].verdict, Verdict::Fails);
+        let smooth = findings(&audit, false, &Err(Error::argument("a smooth node")));
         assert!(smooth.iter().all(|finding| finding.verdict != Verdict::Fails));
-        let products = findings(&audit, &Ok(PairAudit { products: true, ..pair }));
+        let products = findings(&audit, false, &Ok(PairAudit { products: true, ..pair }));
         assert_eq!(products[7].verdict, Verdict::DoesNotApply);
     }
 }

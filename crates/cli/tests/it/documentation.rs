@@ -22,7 +22,8 @@ enum Instead {
 }
 
 /// Commands of which no good end is expected, by a part of them.
-const EXCEPTIONS: [(&str, Instead); 4] = [
+const EXCEPTIONS: [(&str, Instead); 5] = [
+    ("monosplit serve", Instead::GoesOn),
     ("--engine cuda", Instead::Says("'cuda'")),
     ("--engine onnxruntime", Instead::Says("MONOSPLIT_ONNXRUNTIME")),
     ("--input table=table.npy", Instead::Says("two-towers.onnx")),

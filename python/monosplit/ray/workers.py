@@ -96,11 +96,13 @@ class Workers:
 
     def _start(self, slot: Slot) -> None:
         slot.actor = self._class.options(**self._options).remote(self._config)
-        slot.starting = slot.actor.facts.remote()
+        slot.starting = slot.actor.open.remote()
 
     def _started(self, slot: Slot, ref: Any) -> None:
         try:
             facts = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            raise cause_of(error) from None
         except self._ray.exceptions.RayActorError as error:
             if getattr(error, "actor_init_failed", False):
                 raise RuntimeError(f"a worker could not start: {reason(error)}") from None
@@ -143,6 +145,12 @@ class Workers:
             self._start(slot)
         else:
             self._say(f"a worker died {DEATHS} times in a row and is not replaced")
+
+
+def cause_of(error: BaseException) -> Exception:
+    """An error of another process as it was raised there."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, Exception) else RuntimeError(reason(error))
 
 
 def reason(error: BaseException) -> str:

@@ -16,6 +16,7 @@ from .evaluation import Evaluation, MetricInfo, metrics
 from .explainer import Explainer
 from .listing import MethodInfo, methods
 from .model import CompiledNetwork, Finding, Layer, Model, load
+from .page import ServedPage
 from .quantus import quantus
 from .torch_export import ExportWarning, from_torch
 
@@ -30,6 +31,7 @@ __all__ = [
     "MethodInfo",
     "MetricInfo",
     "Model",
+    "ServedPage",
     "UnsupportedOperator",
     "__version__",
     "assets",

@@ -25,7 +25,7 @@ pub use cpu::{Cpu, InstructionSet};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;
-pub use incremental::{BaselineActivations, Change, IncrementalProgram};
+pub use incremental::{BaselineActivations, Change, FieldExtent, IncrementalProgram, receptive_field};
 pub use memory_budget::{check_memory, memory_limit, set_memory_limit};
 pub use memory_ledger::Reservation;
 #[cfg(feature = "onnxruntime")]

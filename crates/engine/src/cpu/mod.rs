@@ -11,6 +11,7 @@ mod program;
 pub(crate) mod real;
 mod sync;
 pub(crate) mod thread_pool;
+mod threads;
 pub(crate) mod unwinding;
 mod value;
 

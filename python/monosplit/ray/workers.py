@@ -64,6 +64,9 @@ class Workers:
         """Does all tasks; with ``alone`` one at a time. ``idle`` is called every now and then."""
         again: deque[Task] = deque()
         exhausted = False
+        for slot in self._slots:
+            # Work of an attempt that was given up: whatever comes of it, it is given again.
+            slot.tasks.clear()
         while True:
             for slot in self._slots:
                 while slot.actor is not None and slot.starting is None and len(slot.tasks) < (1 if alone else DEPTH):

@@ -31,7 +31,7 @@ impl Model {
     ) -> Result<InputsExplainer> {
         let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
         let encoder = inputs.encoder(engine)?;
-        let mut chosen = parse(method, &[])?;
+        let mut chosen = parse(method, &[])?.for_network(inputs.network())?;
         if let Some(given) = chosen.method.baseline_array() {
             let encoded = self.encoded_baseline(&inputs, &encoder, given)?;
             if let Some(method) = chosen.method.with_baseline_array(encoded) {

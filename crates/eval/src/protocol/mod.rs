@@ -13,7 +13,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use monosplit_engine::Engine;
-use monosplit_explain::{Method, Progress, Settings, is_target_score};
+use monosplit_explain::{Finish, Method, Progress, Settings, is_target_score};
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 
@@ -43,6 +43,8 @@ pub struct ResolvedMethod {
     pub method: Option<Arc<dyn Method>>,
     /// Its run-time settings.
     pub settings: Settings,
+    /// How its attribution becomes a map.
+    pub finish: Finish,
 }
 
 /// Resolves methods from their texts.

@@ -12,7 +12,7 @@ use crate::grid_evaluation::{EvaluatedImage, EvaluationGrid, Evaluator, GridEval
 use crate::metric::{Better, Metric};
 use crate::metric_evaluator::MetricEvaluator;
 use crate::metrics;
-use crate::randomisation::randomised;
+use crate::randomisation::randomised_with;
 use crate::sanity::{SIMILARITIES, Sanity};
 use crate::store::{Member, Stage};
 use crate::timing::Timing;
@@ -165,7 +165,8 @@ impl Protocol<'_> {
         let candidates = if own.is_empty() { computed(compared) } else { own };
         let graph = self.randomised(sanity)?;
         let forgotten = EvaluatedModel::new(&graph, self.engine)?;
-        let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
+        let names =
+            SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise, sanity.deviation), Better::Lower));
         let evaluated_model = self.evaluated_model;
         let mut evaluator = Sanity::new(evaluated_model, &forgotten);
         let task = Task { images: sanity.images, ..self.task("sanity check", "sanity", &candidates, test) };
@@ -194,7 +195,8 @@ impl Protocol<'_> {
 
     /// The network of the randomisation check.
     pub(super) fn randomised(&self, sanity: &SanityPart) -> Result<Graph> {
-        let found = randomised(self.evaluated_model.graph(), sanity.randomise, self.experiment.seed);
+        let graph = self.evaluated_model.graph();
+        let found = randomised_with(graph, sanity.randomise, sanity.deviation, self.experiment.seed);
         found
             .map(|(graph, _)| graph)
             .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))

@@ -59,6 +59,7 @@ mod explanation_graph;
 mod features;
 mod finish;
 mod layer_alphas;
+mod layer_pattern;
 mod lrp;
 mod method;
 pub mod methods;

@@ -255,7 +255,7 @@ fn described((chosen, request): &(&ConfiguredMethod, MapRequest), output: &str, 
         method: chosen.name.to_owned(),
         title: chosen.title.clone(),
         layer: request.layer.clone(),
-        takes_alpha: alpha && chosen.alpha.is_some(),
+        takes_alpha: alpha && (chosen.alpha.is_some() || chosen.layer_alphas.is_some()),
         options: without_folders(chosen).options_text(),
         finish: finish_text(&request.finish),
     }

@@ -20,7 +20,7 @@ fn network(noise: &mut Noise) -> Graph {
     let x = g.input("x", Shape::batched(&[2, 5, 5]), Kind::Float);
     let mut block = |g: &mut Graph, name: &str, x: NodeId, channels: [usize; 2]| {
         let w = drawn(noise, g, &[channels[1], channels[0], 3, 3]);
-        let op = Op::Conv { window: Window::new([3, 3]).pads([(1, 1), (1, 1)]), groups: 1 };
+        let op = Op::Conv { window: Window { pad: vec![(1, 1), (1, 1)], ..Window::new([3, 3]) }, groups: 1 };
         let z = g.add_named(Label::named(format!("{name}.conv")), op, &[x, w]).unwrap();
         let mut parameters: Vec<NodeId> = (0..3).map(|_| drawn(noise, g, &[channels[1]])).collect();
         let variance = g.constant(Tensor::new([channels[1]], vec![0.7f32; channels[1]]).unwrap());

@@ -16,6 +16,7 @@ import re
 import sqlite3
 import sys
 import tempfile
+import tomllib
 from pathlib import Path
 
 HERE = Path(__file__).parent
@@ -63,11 +64,11 @@ class Store:
     def read(connection):
         values = collections.defaultdict(lambda: collections.defaultdict(dict))
         rows = connection.execute(
-            "SELECT e.id, s.position, r.configuration, m.name, r.image, r.value FROM stage s"
+            "SELECT e.id, s.position, r.configuration, m.name, p.hash, r.value FROM stage s"
             " JOIN experiment e ON e.id = s.experiment"
             " JOIN stage_metric a ON a.experiment = e.id AND a.stage = s.position JOIN metric m ON m.id = a.metric"
             " JOIN member b ON b.experiment = e.id AND b.stage = s.position"
-            " JOIN experiment_image i ON i.experiment = e.id AND i.part = s.part"
+            " JOIN experiment_image i ON i.experiment = e.id AND i.part = s.part JOIN image p ON p.id = i.image"
             " JOIN result r ON r.model = e.model AND r.seed = e.seed AND r.configuration = b.configuration"
             " AND r.image = i.image AND r.metric = a.metric"
         )
@@ -84,9 +85,16 @@ class Store:
         return [member for member in self.members if member.kind == kind]
 
 
+def measured(member, metric):
+    """The values of a metric by image; of one that was asked for with other options, such as larger patches, where it is alone."""
+    found = member.values.get(metric)
+    other = [name for name in member.values if name.split(":")[0] == metric]
+    return found if found is not None else member.values[other[0]] if len(other) == 1 else {}
+
+
 def mean(member, metric):
     """The mean over the images that have a value, and how many have."""
-    found = [value for value in member.values.get(metric, {}).values() if value is not None]
+    found = [value for value in measured(member, metric).values() if value is not None]
     return (math.fsum(found) / len(found), len(found)) if found else (None, 0)
 
 
@@ -163,13 +171,13 @@ def readings(store, _):
 def prediction(store, _):
     """What changes where the predicted class is explained: means of the same images, and how rows are ordered."""
     label = Store(found_store(store.path.parent, store.path.name.split(".")[0].removesuffix("-prediction")))
-    before = {member.title: member for member in label.of("comparison")}
+    labelled = {member.title: member for member in label.of("comparison")}
     rows, pairs = [], {metric: [] for metric in METRICS}
     for member in store.of("comparison"):
-        other, cells = before.get(member.title), [member.title]
+        other, cells = labelled.get(member.title), [member.title]
         for metric in METRICS:
-            common = set(member.values.get(metric, {})) & set(other.values.get(metric, {})) if other else set()
-            both = [(other.values[metric][i], member.values[metric][i]) for i in common]
+            before, after = measured(other, metric) if other else {}, measured(member, metric)
+            both = [(before[image], after[image]) for image in before.keys() & after.keys()]
             both = [pair for pair in both if None not in pair]
             if both:
                 theirs, ours = (math.fsum(side) / len(both) for side in zip(*both))
@@ -297,6 +305,53 @@ def counts(_, __):
     return table(["Pointing game in", "values", "whole over 566", "whole over 497"], rows)
 
 
+def named(text):
+    """A method's name and its options but the default α, as stores write them."""
+    name, _, options = text.partition(":")
+    return name, ",".join(sorted(option for option in options.split(",") if option and option != "alpha=0.4"))
+
+
+def kept(_, __):
+    """The paper's rows on VGG16 in the full run that is kept in experiments/results, whose tables have other names in its version."""
+    metrics = [metric for metric in METRICS if metric not in ("selectivity", "max-sensitivity")]
+    with tempfile.TemporaryDirectory() as folder:
+        unpacked = Path(folder) / "store.sqlite"
+        unpacked.write_bytes(lzma.decompress((HERE.parent / "experiments/results/vgg16-comparison-full.sqlite.xz").read_bytes()))
+        connection = sqlite3.connect(unpacked)
+        means = connection.execute(
+            "SELECT c.method, c.options, c.layer, c.absolute, m.name, avg(r.value), count(DISTINCT r.image) FROM result r"
+            " JOIN configuration c ON c.id = r.configuration JOIN metric m ON m.id = r.metric GROUP BY r.configuration, r.metric"
+        )
+        found = collections.defaultdict(dict)
+        for method, options, layer, absolute, metric, value, count in means:
+            key = method, ",".join(sorted(option for option in options.split(",") if option)), layer, bool(absolute)
+            found[key][metric] = value, count
+        connection.close()
+    experiment = tomllib.loads((HERE.parent / "experiments/paper-vgg16.toml").read_text())
+    rows, pairs, split = [], {metric: [] for metric in metrics}, {metric: [] for metric in metrics}
+    for line in paper("vgg16"):
+        method = next(method for method in experiment["method"] if method["title"] == line["title"])
+        name, options = named(method["method"])
+        layer, absolute = method.get("layers", ""), method.get("absolute") == "yes"
+        near = name, "", layer.removesuffix(":out"), absolute
+        key = next((key for key in [(name, options, layer, absolute), near] if key in found), None)
+        if key is None:
+            continue
+        count = max(count for _, count in found[key].values())
+        cells = [line["title"] + (" †" if key[:3] != (name, options, layer) else "") + f" ({count})"]
+        for metric in metrics:
+            theirs, ours = number(line[metric]), found[key][metric][0]
+            pairs[metric].append((theirs, ours))
+            if name.startswith("split"):
+                split[metric].append((theirs, ours))
+            cells.append(f"{shown(theirs)} / {shown(ours)}")
+        rows.append(cells)
+    for title, of in [("all rows", pairs), ("the split's rows", split)]:
+        rows.append([f"**rank correlation, {title}**"] + [f"**{shown(spearman(of[metric]), 2)}**" for metric in metrics])
+    note = "The paper's number / ours, with the number of pictures. †: what enters the layer and the published form of the method."
+    return f"{note}\n\n" + table(["Row"] + [SHORT[metric] for metric in metrics], rows)
+
+
 TABLES = {
     "paper-vgg16": [("vgg16", comparison), ("vgg16-readings", readings)],
     "paper-resnet18": [("resnet18", comparison), ("resnet18-readings", readings)],
@@ -321,7 +376,7 @@ def found_store(folder, experiment):
 
 def main():
     folder = Path(sys.argv[1])
-    written = {"counts": counts(None, None)}
+    written = {"counts": counts(None, None), "vgg16-kept": kept(None, None)}
     for experiment, tables in TABLES.items():
         path = found_store(folder, experiment)
         if path is None:

@@ -226,7 +226,7 @@ mod tests {
     fn block() -> Graph {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[1, 4, 4]), Kind::Float);
-        let mut convolution = |g: &mut Graph, name: &str, x| {
+        let convolution = |g: &mut Graph, name: &str, x| {
             let w = g.constant(Tensor::new([1, 1, 1, 1], vec![1f32]).unwrap());
             let op = Op::Conv { window: Window::new([1, 1]), groups: 1 };
             g.add_named(Label::named(name), op, &[x, w]).unwrap()

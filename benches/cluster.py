@@ -40,6 +40,7 @@ def stored(experiment, folder):
     for position, block in enumerate((10, 100, 1_000, 10_000)):
         store = folder / f"puts-{block}.sqlite"
         writer = Writer(configs[0], str(store))
+        writer.open()
         writer.enter(*found)
         stage = writer.next_stage()
         units = writer.gaps(0, stage["units"])

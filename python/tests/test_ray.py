@@ -11,6 +11,7 @@ import pytest
 import small_experiment
 
 import monosplit as ms
+from monosplit.ray import driver
 from monosplit.ray.meter import Meter
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -147,7 +148,7 @@ def test_processes_that_are_killed_are_replaced(cluster, experiment, tmp_path, m
 
     path, alone = experiment
     mark = tmp_path / "mark"
-    module = "workers" if who == "DyingWorker" else "evaluate"
+    module = "workers" if who == "DyingWorker" else "driver"
     monkeypatch.setattr(f"monosplit.ray.{module}.{who.removeprefix('Dying')}", dying_actors.marked(who, str(mark)))
     report = ms.ray.evaluate(path, store=tmp_path / "torn.sqlite", workers=2, progress=False)
     assert mark.exists()
@@ -159,7 +160,7 @@ def test_images_that_change_are_failures_with_a_reason(cluster, tmp_path, monkey
     path = small_experiment.make(tmp_path / "experiment", images=3)
     whole = path.read_text()
     path.write_text(whole.partition("[selection]")[0].replace('absolute = "both"', "") + '[comparison]\nmetrics = ["sparseness"]\n')
-    run = ms.ray.evaluate.__globals__["_Run"]
+    run = driver._Run
     inspected = run._inspected
     image = path.parent / "data" / "test" / "images" / "1.png"
 

@@ -4,7 +4,7 @@
 :func:`evaluate` runs an experiment file on a Ray cluster; it needs ``pip install monosplit[ray]``.
 """
 
-from .evaluate import EvaluationFailed, EvaluationReport, evaluate
+from .driver import EvaluationFailed, EvaluationReport, evaluate
 from .explain import Explain
 
 __all__ = ["EvaluationFailed", "EvaluationReport", "Explain", "evaluate"]

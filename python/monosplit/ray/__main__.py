@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from .evaluate import evaluate
+from .driver import evaluate
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -47,11 +47,12 @@ class Worker:
     """Measures. It has no store."""
 
     def __init__(self, config: Config) -> None:
-        self._sweep = _monosplit.SweepWorker(config)
+        self._config = config
         self._prepared: int | None = None
 
-    def facts(self) -> tuple[str, str, str, str, tuple[int, int]]:
-        """The version, the engine, its instructions, the hash of the network, and the numbers of images."""
+    def open(self) -> tuple[str, str, str, str, tuple[int, int]]:
+        """Opens the experiment: the version, the engine, its instructions, the hash of the network, the numbers of images."""
+        self._sweep = _monosplit.SweepWorker(self._config)
         return self._sweep.facts()
 
     def inspect(self, on_validation: bool, start: int, stop: int) -> list[tuple[Any, ...]]:
@@ -71,11 +72,12 @@ class Writer:
     """Owns the store: the one process of a run that writes."""
 
     def __init__(self, config: Config, store: str) -> None:
-        self._sweep = _monosplit.SweepStore(config, store)
+        self._config, self._store = config, store
         self._busy = 0.0
 
-    def facts(self) -> tuple[str, tuple[int, int]]:
-        """The hash of the network, and the numbers of validation and test images."""
+    def open(self) -> tuple[str, tuple[int, int]]:
+        """Opens the experiment and its store: the hash of the network, and the numbers of validation and test images."""
+        self._sweep = _monosplit.SweepStore(self._config, self._store)
         return self._sweep.facts()
 
     def enter(self, validation: list[tuple[Any, ...]], test: list[tuple[Any, ...]]) -> None:
@@ -110,10 +112,6 @@ class Writer:
     def finish(self) -> tuple[str | None, float]:
         """A remark on engines that differ, and the seconds that went into finding gaps and storing rows."""
         return self._sweep.identity_remark(), self._busy
-
-    def process(self) -> int:
-        """The id of this process."""
-        return os.getpid()
 
 
 def unit_rows(unit: tuple[Any, ...]) -> int:

@@ -64,6 +64,9 @@ class Workers:
         """Does all tasks; with ``alone`` one at a time. ``idle`` is called every now and then."""
         again: deque[Task] = deque()
         exhausted = False
+        for slot in self._slots:
+            # Work of an attempt that was given up: whatever comes of it, it is given again.
+            slot.tasks.clear()
         while True:
             for slot in self._slots:
                 while slot.actor is not None and slot.starting is None and len(slot.tasks) < (1 if alone else DEPTH):
@@ -96,11 +99,13 @@ class Workers:
 
     def _start(self, slot: Slot) -> None:
         slot.actor = self._class.options(**self._options).remote(self._config)
-        slot.starting = slot.actor.facts.remote()
+        slot.starting = slot.actor.open.remote()
 
     def _started(self, slot: Slot, ref: Any) -> None:
         try:
             facts = self._ray.get(ref)
+        except self._ray.exceptions.RayTaskError as error:
+            raise cause_of(error) from None
         except self._ray.exceptions.RayActorError as error:
             if getattr(error, "actor_init_failed", False):
                 raise RuntimeError(f"a worker could not start: {reason(error)}") from None
@@ -143,6 +148,12 @@ class Workers:
             self._start(slot)
         else:
             self._say(f"a worker died {DEATHS} times in a row and is not replaced")
+
+
+def cause_of(error: BaseException) -> Exception:
+    """An error of another process as it was raised there."""
+    cause = getattr(error, "cause", None)
+    return cause if isinstance(cause, Exception) else RuntimeError(reason(error))
 
 
 def reason(error: BaseException) -> str:

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .. import __version__
+from .._monosplit import __version__
 from .actors import Config, Rows, Writer, configured, unit_rows
 from .meter import Meter
-from .workers import Task, Workers, reason
+from .workers import Task, Workers, cause_of, reason
 
 INSPECTED = 64
 """Images that a worker reads at a time before a run."""
@@ -161,7 +161,7 @@ class _Run:
         options = {"num_cpus": 0, "scheduling_strategy": here}
         self._writer = self._ray.remote(Writer).options(**options).remote(self._configs[0], self._store)
         try:
-            self._facts = self._ask(self._writer.facts.remote())
+            self._facts = self._ask(self._writer.open.remote())
             if self._workers is None:
                 self._workers = Workers(self._configs[1], self._count, self._options, self._check, self.say)
             parts = [self._inspected(self._workers, on_validation) for on_validation in (True, False)]
@@ -186,7 +186,7 @@ class _Run:
         try:
             return self._ray.get(ref)
         except self._ray.exceptions.RayTaskError as error:
-            raise error.cause if isinstance(error.cause, Exception) else EvaluationFailed(reason(error)) from None
+            raise cause_of(error) from None
 
     def _remarks(self) -> None:
         for remark in self._ask(self._writer.remarks.remote()):
@@ -308,4 +308,4 @@ class _Sink:
             try:
                 self._new += self._ray.get(first)
             except self._ray.exceptions.RayTaskError as error:
-                raise error.cause if isinstance(error.cause, Exception) else EvaluationFailed(reason(error)) from None
+                raise cause_of(error) from None

@@ -203,7 +203,9 @@ impl Compilation {
         defaults.extend(model.target_parameters().iter().cloned());
         for (name, value) in &defaults {
             // As float32 inputs these would lose the digits that double precision is for.
-            let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
+            let exact = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
+            // One α for each layer is part of the method, and no number to choose anew.
+            let held = exact || (*name == inputs::ALPHA && value.shape().len() == 1);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
             } else if precision == Precision::F64 && [inputs::ALPHA, inputs::BASELINE].contains(name) {
@@ -301,7 +303,7 @@ fn described((chosen, request): &(&ConfiguredMethod, MapRequest), output: &str, 
         method: chosen.name.to_owned(),
         title: chosen.title.clone(),
         layer: place(request).map(str::to_owned),
-        takes_alpha: alpha && (chosen.alpha.is_some() || chosen.layer_alphas.is_some()),
+        takes_alpha: alpha && chosen.alpha.is_some(),
         options: without_folders(chosen).options_text(),
         finish: finish_text(&request.finish),
     }

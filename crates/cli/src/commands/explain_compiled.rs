@@ -113,8 +113,7 @@ impl<'a> CompiledFile<'a> {
         let names: Vec<&str> = maps.iter().map(|map| map.output.as_str()).collect();
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| error.context(self.model.origin()))?;
-        // One α for each layer is no number to show.
-        let alpha = (self.reads(inputs::ALPHA) && settings.alpha.len() == 1).then_some(settings.alpha[0]);
+        let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
         let descriptions = maps.iter().map(|map| MapDescription {
             method: map.method.clone(),
             title: map.title.clone(),
@@ -142,23 +141,19 @@ impl<'a> CompiledFile<'a> {
     /// The given numbers, and the defaults of the file for the others.
     fn settings(&self, explain: &Explain, given: &Settings) -> Settings {
         let numbers = explain.method.numbers();
-        let all = |name: &str| -> Vec<f64> {
-            let value = self.model.defaults().iter().find(|(input, _)| input == name);
-            let singles = value.map_or_else(Vec::new, |(_, value)| value.to_f32().to_vec());
+        let own = |name: &str| {
+            let value = self.model.defaults().iter().find(|(input, _)| input == name)?;
             // The shortest decimal of the float32 is the intended number: 0.4, not the double next to it.
-            singles.iter().filter_map(|single| single.to_string().parse::<f64>().ok()).collect()
+            value.1.to_f32().first().and_then(|single| single.to_string().parse::<f64>().ok())
         };
-        let own = |name: &str| all(name).first().copied();
         let pick = |name: &str, given: f64| match numbers.contains(&name) {
             true => given,
             false => own(name).unwrap_or(given),
         };
-        let alphas = all(inputs::ALPHA);
-        let alpha = match numbers.contains(&inputs::ALPHA) || alphas.is_empty() {
-            // A file with one α for each layer takes the given one for all.
-            true => vec![given.alpha[0]; alphas.len().max(1)],
-            false => alphas,
-        };
-        Settings { alpha, theta: pick(inputs::THETA, given.theta), limit: pick(inputs::LIMIT, given.limit) }
+        Settings {
+            alpha: vec![pick(inputs::ALPHA, given.alpha[0])],
+            theta: pick(inputs::THETA, given.theta),
+            limit: pick(inputs::LIMIT, given.limit),
+        }
     }
 }

@@ -17,7 +17,17 @@ fn map(folder: &ScratchFolder, words: &[&str]) -> Tensor {
     let (network, input) = residual();
     let raw = folder.path("raw.npy");
     let out = folder.path("pictures");
-    let mut all = vec!["explain", &*network, &*input, "--method", "splitgrad", "--precision", "f64"];
+    let mut all = vec![
+        "explain",
+        &*network,
+        &*input,
+        "--method",
+        "splitgrad",
+        "--precision",
+        "f64",
+        "--layer",
+        "4.conv1",
+    ];
     all.extend(["--out", out.to_str().unwrap(), "--raw", raw.to_str().unwrap()]);
     all.extend(words);
     succeeds(all);
@@ -31,7 +41,7 @@ fn batch_norms_that_stay_shift_as_convolutions_do_that_shift_twice() {
     let twice = map(&folder, &["--alpha", "0.3", "--alpha-at", "convolutions=0.42"]);
     let once = map(&folder, &["--alpha", "0.3"]);
     assert!(relative_error(&twice, &kept) < 1e-5, "{}", relative_error(&twice, &kept));
-    assert!(relative_error(&once, &kept) > 1e-2, "{}", relative_error(&once, &kept));
+    assert!(relative_error(&once, &kept) > 1e-3, "{}", relative_error(&once, &kept));
 }
 
 #[test]
@@ -52,8 +62,8 @@ fn an_alpha_that_fits_no_layer_is_refused_with_the_layers_there_are() {
 #[test]
 fn nearest_maps_are_blocks_of_the_layers_numbers() {
     let folder = ScratchFolder::new();
-    let layer = map(&folder, &["--layer", "layer2.0.conv1"]);
-    let nearest = map(&folder, &["--layer", "layer2.0.conv1", "--size", "input", "--upsampling", "nearest"]);
+    let layer = map(&folder, &[]);
+    let nearest = map(&folder, &["--size", "input", "--upsampling", "nearest"]);
     let (rows, columns) = (layer.shape()[1], layer.shape()[2]);
     let (height, width) = (nearest.shape()[1], nearest.shape()[2]);
     let (small, large) = (layer.to_f64(), nearest.to_f64());
@@ -117,7 +127,7 @@ of = [{ title = "own", method = "splitgrad", layers = "layer3.0.conv2" }]
 "#;
 
 #[test]
-fn readings_of_an_experiment_are_measured_and_stored_by_their_names() {
+fn slow_readings_of_an_experiment_are_measured_and_stored_by_their_names() {
     let bench = Bench::new();
     let network = monosplit_testing::crates_folder().join("monosplit/assets/pets-small.onnx");
     let text = EXPERIMENT.replace("MODEL", &network.canonicalize().unwrap().display().to_string());
@@ -159,13 +169,12 @@ fn a_compiled_file_keeps_the_alpha_of_every_layer() {
     let folder = ScratchFolder::new();
     let (network, input) = residual();
     let (file, raw) = (folder.path("compiled.onnx"), folder.path("compiled.npy"));
-    let method = "splitgrad:alpha=0.4,alpha-at=layer2=0.2@layer1.0.conv1";
+    let method = "splitgrad:alpha=0.4,alpha-at=5=0.2@4.conv1";
     let file = file.to_str().unwrap();
     succeeds(["compile", &network, "--methods", method, "-o", file]);
     let out = folder.path("maps");
     let paths = ["--out", out.to_str().unwrap(), "--raw", raw.to_str().unwrap()];
     succeeds([&["explain", file, &*input][..], &paths].concat());
-    let words = ["--layer", "layer1.0.conv1", "--alpha-at", "layer2=0.2"];
-    let (found, expected) = (array(&raw), map(&folder, &words));
+    let (found, expected) = (array(&raw), map(&folder, &["--alpha-at", "5=0.2"]));
     assert!(relative_error(&found, &expected) < 1e-4, "{}", relative_error(&found, &expected));
 }

@@ -59,6 +59,8 @@ mod explanation_builder;
 mod explanation_graph;
 mod features;
 mod finish;
+mod layer_alphas;
+mod layer_pattern;
 mod lrp;
 mod method;
 pub mod methods;
@@ -77,6 +79,7 @@ mod relevance_audit;
 mod rescale;
 mod sample_layout;
 mod scaled;
+mod scaling;
 mod score_dependence;
 mod scorer;
 mod sensitivity;
@@ -102,6 +105,7 @@ pub use explanation_builder::ExplanationBuilder;
 pub use explanation_graph::{CLASS_IN_RANGE, ClassInput, ExplanationGraph, MapOutput, inputs};
 pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
+pub use layer_alphas::LayerAlphas;
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{
     AttributedLayer, Attribution, Attributions, DefaultLayer, Diagnostic, GraphMethod, MapRequest, Method,
@@ -112,7 +116,8 @@ pub use pair::{Pair, materialise};
 pub use quadrature::Quadrature;
 pub use reference::ReferenceImage;
 pub use relevance_audit::RelevanceSize;
-pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
+pub use scaling::{Correction, Repetition, ScaledOver, Scaling, Threshold};
+pub use split::{AlphaInput, InputSplit, Invariant, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
 pub use split_streams::{Stream, StreamPart};
 pub use target::{
     AxisIndex, Cells, Grafted, HeldNetwork, HeldValues, Mask, Parameters, Rival, Summary, Target,

@@ -74,8 +74,8 @@ impl ChosenMap {
             .map(|alpha| ("alpha".to_owned(), alpha.to_string()))
             .into_iter()
             .collect();
-        let method =
-            MethodChoice::parse(&choice.method, &further)?.resolve(&ValueBounds::of(Some(preprocess))?)?;
+        let method = MethodChoice::parse(&choice.method, &further)?
+            .resolve(&ValueBounds::of(Some(preprocess))?, model.graph())?;
         let own = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = match choice.layer.as_deref() {
             None => own(),

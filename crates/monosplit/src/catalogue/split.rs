@@ -2,10 +2,12 @@
 
 use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream};
 use monosplit_explain::{
-    DecomposedMap, InputSplit, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream, StreamPart,
+    AlphaInput, Correction, DecomposedMap, InputSplit, Invariant, Pooling, ReluMode, Repetition, ScaledOver,
+    Scaling, Settings, ShiftAt, Split, Stabiliser, Stream, StreamPart, Threshold,
 };
 use monosplit_graph::{Error, Result};
 
+use super::alpha::{self, AlphaChoice};
 use super::{Closed, ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
 const PAPER: &str =
@@ -17,23 +19,79 @@ const PART: MethodOption = option("part", "combined", "the input of the stream: 
 const STREAM_PART: MethodOption =
     option("part", "plus", "the stream: plus or minus, or combined, their difference");
 const MAP: MethodOption = option("map", "comb", "the relevance: pos, neg, or comb, their difference");
-const ALPHA: MethodOption =
-    option("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
+const ALPHA: MethodOption = option(
+    "alpha",
+    "0.4",
+    "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient; or one for each layer, 0.3/0.4/…",
+);
+const ALPHA_AT: MethodOption = option(
+    "alpha-at",
+    "",
+    "another alpha for layers by name: layer4.*=0.3;convolutions=0.42 (* stands for any text)",
+);
 const SHIFT_AT: MethodOption = option("shift-at", "every", "shift at every node, or at affine ones only");
 const STABILISER: MethodOption =
     option("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
 const THETA: MethodOption = option("theta", "0.1", "the factor of the stabiliser scale");
 const LIMIT: MethodOption = option("limit", "10", "the limit of the stabiliser scale");
+const CORRECTION: MethodOption = option(
+    "correction",
+    "both",
+    "after scaling the pair's difference is restored in both members alike (both), in the one the sign names (signed), or in the positive one (plus)",
+);
+const REPEAT: MethodOption =
+    option("repeat", "no", "scale until no entry is past the limit, instead of once at each node");
+const SCALE_OVER: MethodOption =
+    option("scale-over", "sample", "whose largest entry decides: that of each sample or of the batch");
+const THRESHOLD: MethodOption = option(
+    "threshold",
+    "absolute",
+    "the limit is a number (absolute), or a multiple of the layer's largest activation (relative)",
+);
+const INVARIANT: MethodOption = option(
+    "invariant",
+    "halved",
+    "the sensitivities' sum is the gradient with the factor one half (halved), or without it as the paper writes (whole)",
+);
 const POOL: MethodOption =
     option("pool", "convex", "max pooling keeps streams convex, or follows the winner (wta)");
 const INPUT_SPLIT: MethodOption =
     option("input-split", "half", "how the input is divided: half, signed, positive or negative");
 const RELU: MethodOption = option("relu", "max", "how a ReLU divides between the streams: max, min or half");
 
-const SENSITIVITY: &[MethodOption] =
-    &[STREAM, PART, ALPHA, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
-const ACTIVATION: &[MethodOption] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
-const RELEVANCE: &[MethodOption] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+const SENSITIVITY: &[MethodOption] = &[
+    STREAM,
+    PART,
+    ALPHA,
+    ALPHA_AT,
+    SHIFT_AT,
+    INVARIANT,
+    STABILISER,
+    THETA,
+    LIMIT,
+    CORRECTION,
+    REPEAT,
+    SCALE_OVER,
+    THRESHOLD,
+    POOL,
+    INPUT_SPLIT,
+    RELU,
+];
+const ACTIVATION: &[MethodOption] = &[
+    STREAM_PART,
+    STABILISER,
+    THETA,
+    LIMIT,
+    CORRECTION,
+    REPEAT,
+    SCALE_OVER,
+    THRESHOLD,
+    POOL,
+    INPUT_SPLIT,
+    RELU,
+];
+const RELEVANCE: &[MethodOption] =
+    &[MAP, STABILISER, THETA, LIMIT, CORRECTION, REPEAT, SCALE_OVER, THRESHOLD, POOL, INPUT_SPLIT, RELU];
 
 const PARTS: [(&str, StreamPart); 3] =
     [("combined", StreamPart::Combined), ("plus", StreamPart::Plus), ("minus", StreamPart::Minus)];
@@ -75,28 +133,30 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let (split, settings) = split(options)?;
+    let Sensitive { split, settings, layer_alphas } = sensitive(options)?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
-    let alpha = Some(settings.alpha[0]);
+    let alpha = layer_alphas.is_none().then_some(settings.alpha[0]);
     let closed = closed(split, stream, part, DecomposedMap::SplitCam);
     Ok(ConfiguredMethod {
         settings,
         alpha,
         closed,
+        layer_alphas,
         ..ConfiguredMethod::new(SplitCam { split, stream, part }, title)
     })
 }
 
 fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let (split, settings) = split(options)?;
+    let Sensitive { split, settings, layer_alphas } = sensitive(options)?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
-    let alpha = Some(settings.alpha[0]);
+    let alpha = layer_alphas.is_none().then_some(settings.alpha[0]);
     let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
     Ok(ConfiguredMethod {
         settings,
         alpha,
         closed,
+        layer_alphas,
         ..ConfiguredMethod::new(SplitGrad { split, stream, part }, title)
     })
 }
@@ -120,9 +180,12 @@ fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }
 
-/// The arguments of the closed formula, which holds for stream g and the combined part.
+/// The arguments of the closed formula, which holds for stream g, the combined part, one α and the usual invariant.
 fn closed(split: Split, stream: Stream, part: StreamPart, whole: DecomposedMap) -> Option<Closed> {
-    ((stream, part) == (Stream::G, StreamPart::Combined)).then_some(Closed { split, whole })
+    let holds = (stream, part) == (Stream::G, StreamPart::Combined)
+        && split.alpha == AlphaInput::Uniform
+        && split.invariant == Invariant::Halved;
+    holds.then_some(Closed { split, whole })
 }
 
 fn sign(part: StreamPart) -> &'static str {
@@ -138,6 +201,31 @@ fn sensitivity(options: &mut Options) -> Result<(Stream, StreamPart)> {
     Ok((stream, options.one_of("part", StreamPart::Combined, &PARTS)?))
 }
 
+/// What the options say of a method with sensitivities.
+struct Sensitive {
+    split: Split,
+    settings: Settings,
+    /// α by layer, where it is not one number.
+    layer_alphas: Option<AlphaChoice>,
+}
+
+fn sensitive(options: &mut Options) -> Result<Sensitive> {
+    let (split, settings) = split(options)?;
+    let places = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
+    let invariants = [("halved", Invariant::Halved), ("whole", Invariant::Whole)];
+    let split = split
+        .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?)
+        .invariant(options.one_of("invariant", Invariant::Halved, &invariants)?);
+    let read = alpha::read(options)?;
+    Ok(match read {
+        alpha::Alpha::One(alpha) => Sensitive { split, settings: settings.alpha(alpha), layer_alphas: None },
+        alpha::Alpha::ByLayer(numbers) => {
+            let split = split.alpha(AlphaInput::PerLayer);
+            Sensitive { split, settings, layer_alphas: Some(AlphaChoice { split, numbers }) }
+        }
+    })
+}
+
 /// The options of the split and its run-time numbers.
 fn split(options: &mut Options) -> Result<(Split, Settings)> {
     let stabilisers = [
@@ -147,8 +235,9 @@ fn split(options: &mut Options) -> Result<(Split, Settings)> {
         ("recentre", Stabiliser::Recentre),
     ];
     let stabiliser = options.one_of("stabiliser", Stabiliser::Scale, &stabilisers)?;
-    if stabiliser != Stabiliser::Scale && (options.is_given("theta") || options.is_given("limit")) {
-        return Err(Error::argument("theta and limit belong to the stabiliser scale"));
+    let given = OF_SCALE.iter().find(|key| options.is_given(key));
+    if let Some(given) = given.filter(|_| stabiliser != Stabiliser::Scale) {
+        return Err(Error::argument(format!("{given} belongs to the stabiliser scale")));
     }
     let inputs = [
         ("half", InputSplit::Half),
@@ -158,18 +247,36 @@ fn split(options: &mut Options) -> Result<(Split, Settings)> {
     ];
     let relus = [("max", ReluMode::Max), ("min", ReluMode::Min), ("half", ReluMode::Half)];
     let pools = [("convex", Pooling::Convex), ("wta", Pooling::Winner)];
-    let places = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
     let split = Split::default()
         .stabiliser(stabiliser)
         .pooling(options.one_of("pool", Pooling::Convex, &pools)?)
         .input_split(options.one_of("input-split", InputSplit::Half, &inputs)?)
-        .relu(options.one_of("relu", ReluMode::Max, &relus)?)
-        .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?);
-    let mut settings =
-        Settings { alpha: vec![options.number("alpha", 0.4, 0.0..=1.0)?], ..Settings::default() };
+        .relu(options.one_of("relu", ReluMode::Max, &relus)?);
+    let mut settings = Settings::default();
+    let mut split = split;
     if stabiliser == Stabiliser::Scale {
+        split = split.scaling(scaling(options)?);
         settings.theta = options.number("theta", 0.1, f64::MIN_POSITIVE..=1.0)?;
         settings.limit = options.number("limit", 10.0, f64::MIN_POSITIVE..=f64::MAX)?;
     }
     Ok((split, settings))
+}
+
+/// The options that the stabiliser scale alone has.
+const OF_SCALE: [&str; 6] = ["theta", "limit", "correction", "repeat", "scale-over", "threshold"];
+
+fn scaling(options: &mut Options) -> Result<Scaling> {
+    let corrections =
+        [("both", Correction::Both), ("signed", Correction::Signed), ("plus", Correction::Plus)];
+    let over = [("sample", ScaledOver::Sample), ("batch", ScaledOver::Batch)];
+    let thresholds = [("absolute", Threshold::Absolute), ("relative", Threshold::Relative)];
+    let repetition = match options.flag("repeat", false)? {
+        true => Repetition::UntilWithin,
+        false => Repetition::Once,
+    };
+    Ok(Scaling::default()
+        .correction(options.one_of("correction", Correction::Both, &corrections)?)
+        .repetition(repetition)
+        .over(options.one_of("scale-over", ScaledOver::Sample, &over)?)
+        .threshold(options.one_of("threshold", Threshold::Absolute, &thresholds)?))
 }

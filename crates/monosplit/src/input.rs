@@ -66,6 +66,23 @@ impl InputFile {
         matches!(self, InputFile::Picture(_) | InputFile::PictureBytes(_))
     }
 
+    /// The shape of what it holds. Of an archive with several arrays it is the one whose name is among `wanted`.
+    pub fn shape(&self, wanted: &[&str]) -> Result<FileShape> {
+        let of_picture =
+            |picture: Picture| FileShape::Picture { width: picture.width(), height: picture.height() };
+        let of_array = |array: Tensor| FileShape::Array(array.shape().to_vec());
+        let found = match self {
+            InputFile::Picture(path) => Picture::open(path).map(of_picture),
+            InputFile::PictureBytes(bytes) => Picture::decode(bytes).map(of_picture),
+            InputFile::Batch(path) => model::read_file(path, MAX_ARRAY)
+                .and_then(|file| array_file::read(&file, wanted))
+                .map(of_array),
+            InputFile::BatchBytes(bytes) => array_file::read(bytes, wanted).map(of_array),
+            InputFile::Table(path) => TableFile::open(path).map(|table| of_array(table.rows)),
+        };
+        found.map_err(|error| about(&self.name(), error))
+    }
+
     /// Its name in results.
     fn name(&self) -> String {
         match self {
@@ -75,6 +92,20 @@ impl InputFile {
             InputFile::PictureBytes(_) | InputFile::BatchBytes(_) => standard_input::NAME.to_owned(),
         }
     }
+}
+
+/// The shape of what an input file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileShape {
+    /// That of an array.
+    Array(Vec<usize>),
+    /// That of a picture, turned upright.
+    Picture {
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
 }
 
 /// One sample, ready for the network.

@@ -36,19 +36,14 @@ impl Model {
     /// The same by a method that is configured already.
     pub fn configured_inputs_explainer(
         &self,
-        mut chosen: ConfiguredMethod,
+        chosen: ConfiguredMethod,
         of: &[&str],
         finish: Finish,
         engine: &dyn Engine,
     ) -> Result<InputsExplainer> {
         let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
         let encoder = inputs.encoder(engine)?;
-        if let Some(given) = chosen.method.baseline_array() {
-            let encoded = self.encoded_baseline(&inputs, &encoder, given)?;
-            if let Some(method) = chosen.method.with_baseline_array(encoded) {
-                chosen.method = method;
-            }
-        }
+        let chosen = self.with_encoded_baseline(chosen, &inputs, &encoder)?;
         let requests = MapRequest::of_inputs(&chosen.method, inputs.parts());
         let requests: Vec<MapRequest> = requests.into_iter().map(|request| request.finish(finish)).collect();
         let explainer = Explainer::new(inputs.network(), &requests, engine)?;
@@ -60,6 +55,22 @@ impl Model {
             encoder,
             explainer,
         })
+    }
+
+    /// The method with a baseline of token ids as their embedding.
+    pub(crate) fn with_encoded_baseline(
+        &self,
+        mut chosen: ConfiguredMethod,
+        inputs: &ExplainedInputs,
+        encoder: &InputEncoder,
+    ) -> Result<ConfiguredMethod> {
+        if let Some(given) = chosen.method.baseline_array() {
+            let encoded = self.encoded_baseline(inputs, encoder, given)?;
+            if let Some(method) = chosen.method.with_baseline_array(encoded) {
+                chosen.method = method;
+            }
+        }
+        Ok(chosen)
     }
 
     /// A baseline of token ids as their embedding. Of several inputs a baseline is a number.

@@ -67,6 +67,8 @@ pub struct Model {
     pub(crate) given: Vec<(String, Tensor)>,
     /// The input that files are read for, where it was named.
     read: Option<String>,
+    /// Whether inputs became constants, on which relevance may lie.
+    pub(crate) holds_inputs: bool,
 }
 
 /// The error of a network whose smooth functions were replaced by piecewise-linear ones.
@@ -188,6 +190,7 @@ impl Model {
             target: None,
             given: Vec::new(),
             read: None,
+            holds_inputs: false,
         })
     }
 
@@ -445,6 +448,9 @@ pub(crate) fn import_options(file: &[u8], options: &ModelOptions) -> ImportOptio
     let mut import = ImportOptions::default().any_samples(options.open_batch);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
+    }
+    for (name, lengths) in &options.named_shapes {
+        import = import.named_input_shape(name.clone(), lengths.clone());
     }
     if options.optional_inputs && onnx::metadata(file).is_ok_and(|found| is_compiled(&found)) {
         // The baseline is an image; what explains a compiled file gives numbers and classes only.

@@ -32,23 +32,14 @@ impl Sample {
         }
     }
 
-    /// The features with the largest magnitudes as bars, in the order of the table.
-    fn bars(&self, values: &Tensor, mut title: String) -> Result<Scene> {
-        let (values, own) = (values.to_f64(), self.tensor.to_f64());
-        let mut chosen: Vec<usize> = (0..values.len()).collect();
-        if values.len() > MOST_BARS {
-            chosen.sort_by(|&a, &b| values[b].abs().total_cmp(&values[a].abs()));
-            chosen.truncate(MOST_BARS);
-            chosen.sort_unstable();
-            title += &format!(" · the {MOST_BARS} largest of {}", values.len());
-        }
-        let bar = |i: usize| {
+    fn bars(&self, values: &Tensor, title: String) -> Result<Scene> {
+        let own = self.tensor.to_f64();
+        let label = |i: usize| {
             let name = self.features.as_ref().and_then(|names| names.get(i));
             let name = name.cloned().unwrap_or_else(|| format!("feature {i}"));
-            let label = format!("{name} = {}", monosplit_render::number(own[i]));
-            Bar { label, value: values[i], interval: None }
+            format!("{name} = {}", monosplit_render::number(own[i]))
         };
-        Bars { title, bars: chosen.into_iter().map(bar).collect(), ..Bars::default() }.into_scene()
+        bars(values, title, label)
     }
 
     /// The channels of a series as curves, and the map as a band of colours behind them.
@@ -112,6 +103,25 @@ impl Sample {
     }
 }
 
+/// A map of the units of a layer, one number for each, as bars.
+pub fn unit_figure(values: &Tensor, caption: &Caption) -> Result<Scene> {
+    bars(values, caption.text(), |i| format!("unit {i}"))
+}
+
+/// The numbers with the largest magnitudes as bars, in their order.
+fn bars(values: &Tensor, mut title: String, label: impl Fn(usize) -> String) -> Result<Scene> {
+    let values = values.to_f64();
+    let mut chosen: Vec<usize> = (0..values.len()).collect();
+    if values.len() > MOST_BARS {
+        chosen.sort_by(|&a, &b| values[b].abs().total_cmp(&values[a].abs()));
+        chosen.truncate(MOST_BARS);
+        chosen.sort_unstable();
+        title += &format!(" · the {MOST_BARS} largest of {}", values.len());
+    }
+    let bar = |i: usize| Bar { label: label(i), value: values[i], interval: None };
+    Bars { title, bars: chosen.into_iter().map(bar).collect(), ..Bars::default() }.into_scene()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -142,6 +152,8 @@ mod tests {
         // What has other axes is left to others: pictures, and channels that were kept apart.
         assert!(drawn(&[3, 8, 8], &[8, 8]).is_none());
         assert!(drawn(&[3, 50], &[3, 50]).is_none());
+        let units = unit_figure(&Tensor::new([2], vec![1f32, -2.0]).unwrap(), &Caption::default()).unwrap();
+        assert_eq!(units.description(), "Bars: unit 0 1, unit 1 -2.");
     }
 
     #[test]

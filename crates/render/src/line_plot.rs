@@ -28,6 +28,8 @@ const MOST_SERIES: usize = COLOURS.len() * SHAPES;
 const MOST_MARKS: usize = 40;
 const MARGIN: f64 = 6.0;
 const SIZE: TextSize = TextSize::Small;
+/// The opacity of the strips, so that curves are seen before dark ones.
+const STRIPS: f64 = 0.6;
 /// The length of the key to the strips.
 const KEY: f64 = 120.0;
 const GRID_LINE: Rgb = [222, 222, 222];
@@ -207,7 +209,8 @@ impl Plot {
         for (i, &(_, value)) in plot.heat.iter().enumerate() {
             let from = if i == 0 { self.left } else { halfway(i - 1, i) };
             let to = if i + 1 == plot.heat.len() { self.right } else { halfway(i, i + 1) };
-            scene.rectangle(from, self.top, to - from, self.bottom - self.top, scale.colour(value));
+            let paint = Paint { colour: scale.colour(value), opacity: STRIPS };
+            scene.rectangle(from, self.top, to - from, self.bottom - self.top, paint);
         }
         match ColourBar::new(&scale) {
             Some(bar) => bar.lying(scene, MARGIN, self.head, KEY),

@@ -10,7 +10,10 @@ use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, channel_magnitudes};
+use monosplit::image::Preprocess;
+use monosplit::{
+    InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, channel_magnitudes,
+};
 use serde::Serialize;
 
 use super::by_layer;
@@ -19,14 +22,14 @@ use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
-use super::explain_named::{NamedInputArgs, NamedInputs};
 use super::explain_result::{
     ExplainContext, Explained, FileNames, InputOutput, InputResult, MapDescription, raw_paths,
 };
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
+use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, NamedInputs};
 use super::network::{NetworkArgs, PiecewiseArgs};
-use super::network_input;
+use super::network_input::{self, RecentShapes};
 use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
@@ -118,7 +121,14 @@ pub(crate) struct Explain {
     pub(super) json: bool,
 
     #[command(flatten)]
-    pub(super) named: NamedInputArgs,
+    pub(super) given: GivenInputArgs,
+
+    #[command(flatten)]
+    of: ExplainedInputArgs,
+
+    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
+    #[arg(long, value_name = "FILE", help_heading = "Several inputs")]
+    pub(super) tokens: Option<PathBuf>,
 
     #[command(flatten)]
     compute: ComputeArgs,
@@ -138,23 +148,67 @@ impl Explain {
         let choice = self.method.choice()?;
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
-        let model = network_input::open(&options.optional_inputs(true), origin)?;
-        let named = match CompiledFile::of(&model) {
+        let inputs_of = (&self.given, &self.preprocessing);
+        let opened = network_input::open_for(&options.optional_inputs(true), origin, inputs_of, &sources)?;
+        let named = match CompiledFile::of(&opened.model) {
             Some(_) => None,
-            None => self.named.chosen(&model, inputs)?,
+            None => self.of.chosen(&opened.model, &self.given, inputs)?,
         };
         if let Some(named) = named {
-            return self.explain_named(&named, model, (&choice, target.as_ref()), inputs, out);
+            return self.explain_named(&named, opened.model, (&choice, target.as_ref()), inputs, out);
         }
-        let model = self.named.fixed(model, &self.preprocessing)?;
-        if let Some(file) = CompiledFile::of(&model) {
+        if let Some(file) = &self.tokens {
+            let words = "no input that is explained holds token ids; leave out the words of";
+            return Err(opened.model.unfit(format!("{words} {}", file.display())).into());
+        }
+        if let Some(file) = CompiledFile::of(&opened.model) {
             file.check(self, &choice)?;
         }
         let engine = self.compute.engine()?;
-        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), &*engine)?;
+        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
+        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
+        let total = sources.len();
+        let groups = opened.same_shapes(sources);
+        let (mut recent, mut state) = (RecentShapes::new(), LoopState::new(total));
+        let last = groups.len().saturating_sub(1);
+        for (index, (shape, sources)) in groups.into_iter().enumerate() {
+            let ready = recent.get(&shape, || -> Result<ReadyNetwork, Failure> {
+                let network = opened.model(shape.as_deref().filter(|_| index > 0))?;
+                self.ready(network, &sources, (&choice, target.as_ref()), engine)
+            })?;
+            let (reader, waiting) = match ready.begun.take() {
+                Some(begun) => begun,
+                None => (self.reader(&ready.model, sources, ready.preprocess.clone())?, Vec::new()),
+            };
+            if index == 0 && !self.json {
+                self.announce(&ready.job, out)?;
+            }
+            let classes = self.class.classes(&ready.model, &ready.job.context.labels)?;
+            let run = InputLoop { explain: self, model: &ready.model, prepared: &ready.job };
+            run.all((reader, waiting), &classes, &mut state, index == last, out)?;
+            if index == last {
+                classes.all_used(state.outcome.results.len())?;
+                let batch = self.batch_size(ready.job.explainer.samples());
+                let profile = profiled.as_ref().map(ProfiledEngine::take_profile);
+                self.conclude(&ready.model, (&ready.job.context, batch), &state.outcome, profile, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles the maps of a network for inputs of one shape.
+    fn ready(
+        &self,
+        model: Model,
+        sources: &[InputFile],
+        (choice, target): (&MethodChoice, Option<&TargetChoice>),
+        engine: &dyn Engine,
+    ) -> Result<ReadyNetwork, Failure> {
+        let model = self.given.fixed(model, &self.preprocessing)?;
+        let preprocess = self.preprocessing.for_sources(&model, sources)?;
+        let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
         let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?)?;
-        let mut reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
+        let mut reader = self.reader(&model, sources.to_vec(), preprocess.clone())?;
         // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
         let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
@@ -162,23 +216,22 @@ impl Explain {
         let tensors: Vec<Tensor> = waiting.iter().map(|sample| sample.tensor.clone()).collect();
         let model = match tensors.is_empty() {
             true => model,
-            false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, &*engine)?.0,
+            false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, engine)?.0,
         };
-        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
-        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
-        let prepared = match CompiledFile::of(&model) {
-            Some(file) => file.prepared(self, &choice, engine)?,
+        let job = match CompiledFile::of(&model) {
+            Some(file) => file.prepared(self, choice, engine)?,
             None => self.prepared(&model, &chosen, engine)?,
         };
-        if !self.json {
-            self.announce(&prepared, out)?;
-        }
-        let classes = self.class.classes(&model, &prepared.context.labels)?;
-        let run = InputLoop { explain: self, model: &model, prepared: &prepared };
-        let found = run.all(reader, waiting, &classes, out)?;
-        let profile = profiled.map(|profiled| profiled.take_profile());
-        let batch = self.batch_size(prepared.explainer.samples());
-        self.conclude(&model, (&prepared.context, batch), &found, profile, out)
+        Ok(ReadyNetwork { model, preprocess, job, begun: Some((reader, waiting)) })
+    }
+
+    fn reader(
+        &self,
+        model: &Model,
+        sources: Vec<InputFile>,
+        preprocess: Option<Preprocess>,
+    ) -> Result<SampleReader> {
+        Ok(self.class.fitting(self.preprocessing.reader(model, sources, preprocess)?))
     }
 
     /// Explains inputs that are known by their names.
@@ -234,7 +287,7 @@ impl Explain {
 
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
         let nothing = "nothing to explain; name a picture, a folder, a .npy or a .csv file";
-        if self.named.are_given() {
+        if self.given.are_given() {
             return self.network.split_any(&self.files);
         }
         self.network.split(&self.files, nothing)
@@ -338,6 +391,35 @@ struct ExplainOutput<'a> {
     profile: Option<Vec<NodeOutput>>,
 }
 
+/// A network for inputs of one shape with its compiled maps.
+struct ReadyNetwork {
+    model: Model,
+    preprocess: Option<Preprocess>,
+    job: ExplainJob,
+    /// A reader of the inputs that it was made for, and the samples that were read for it.
+    begun: Option<(SampleReader, Vec<Sample>)>,
+}
+
+/// What goes on from the inputs of one shape to those of the next.
+struct LoopState {
+    names: FileNames,
+    outcome: Outcome,
+    /// The number of files, and of those that were opened.
+    total: usize,
+    opened: usize,
+    /// Counts the inputs, where nothing else shows the progress.
+    bar: Option<Bar>,
+}
+
+impl LoopState {
+    fn new(total: usize) -> Self {
+        // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
+        let counted = total > FEW && !std::io::stdout().is_terminal();
+        let bar = counted.then(|| Bar::counting("inputs"));
+        LoopState { names: FileNames::default(), outcome: Outcome::default(), total, opened: 0, bar }
+    }
+}
+
 /// Compiled maps.
 pub(super) struct ExplainJob {
     pub(super) context: ExplainContext,
@@ -358,22 +440,26 @@ struct InputLoop<'a> {
 }
 
 /// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
+#[derive(Default)]
 pub(super) struct Outcome {
     pub(super) results: Vec<InputResult>,
     maps: Vec<Vec<Tensor>>,
 }
 
 impl Outcome {
-    /// No result yet, of so many maps each.
-    pub(super) fn new(maps: usize) -> Self {
-        Outcome { results: Vec::new(), maps: vec![Vec::new(); maps] }
-    }
-
     /// Keeps the numbers of a batch if they are to be written.
     pub(super) fn keep(&mut self, explain: &Explain, maps: Vec<SaliencyMap>) -> Result<()> {
         if explain.raw.is_some() {
+            self.maps.resize_with(maps.len(), Vec::new);
             for (kept, map) in self.maps.iter_mut().zip(maps) {
-                kept.push(explain.compute.in_precision(map.values)?);
+                let values = explain.compute.in_precision(map.values)?;
+                if kept.first().is_some_and(|first: &Tensor| first.shape()[1..] != values.shape()[1..]) {
+                    return Err(Error::argument(
+                        "the inputs have maps of different sizes, which one array cannot hold; leave out --raw, or give \
+                         inputs of one size",
+                    ));
+                }
+                kept.push(values);
             }
         }
         Ok(())
@@ -383,74 +469,67 @@ impl Outcome {
 impl InputLoop<'_> {
     fn all(
         &self,
-        mut reader: SampleReader,
-        mut waiting: Vec<Sample>,
+        (mut reader, mut waiting): (SampleReader, Vec<Sample>),
         classes: &Classes,
+        state: &mut LoopState,
+        are_last: bool,
         out: &mut dyn Write,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<(), Failure> {
         let ExplainJob { context, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer.samples());
-        let mut names = FileNames::default();
-        let mut outcome = Outcome::new(context.descriptions.len());
-        // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
-        let counted = reader.total() > FEW && !std::io::stdout().is_terminal();
-        let inputs = counted.then(|| Bar::counting("inputs"));
-        waiting.extend(reader.take(batch - waiting.len())?);
+        waiting.extend(reader.take(batch.saturating_sub(waiting.len()))?);
         loop {
             let samples = std::mem::replace(&mut waiting, reader.take(batch)?);
             if samples.is_empty() {
                 break;
             }
             let started = Instant::now();
-            let class = classes.of(outcome.results.len(), samples.len())?;
+            let first = state.outcome.results.len();
+            let class = classes.of(first, samples.len())?;
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let position = Some(BatchPosition { offset: outcome.results.len(), is_last: waiting.is_empty() });
-            let others = self.model.given_inputs(outcome.results.len(), samples.len())?;
+            let position = Some(BatchPosition { offset: first, is_last: are_last && waiting.is_empty() });
+            let others = self.model.given_inputs(first, samples.len())?;
             let batch = ExplainBatch {
-                progress: if counted { &monosplit::explain::NoProgress } else { &bar },
+                progress: if state.bar.is_some() { &monosplit::explain::NoProgress } else { &bar },
                 position,
                 other_inputs: &others,
                 ..ExplainBatch::new(&images, &class, &context.settings)
             };
             let mut explained = explainer.explain_batch(&batch)?;
             let sizes = explained.maps.split_off(context.descriptions.len());
-            if outcome.results.is_empty() {
+            if first == 0 {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
             }
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
                 let mut result = context.result(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
-                    let place = (self.explain.out.as_path(), &mut names);
-                    context.add_map(
-                        &mut result,
-                        index,
-                        Explained { sample, words: None },
-                        (map, row),
-                        place,
-                    )?;
+                    let place = (self.explain.out.as_path(), &mut state.names);
+                    let of = Explained { sample, words: None };
+                    context.add_map(&mut result, index, of, (map, row), place)?;
                 }
                 if !self.explain.json {
                     context.print(&result, out)?;
                 }
-                outcome.results.push(result);
+                state.outcome.results.push(result);
             }
             if let Some(decomposition) = by_layer {
                 let alpha = context.settings.alpha[0];
                 let contributions = decomposition.contributions(&images, &explained.classes, alpha)?;
                 by_layer::print(&contributions, &samples, out)?;
             }
-            outcome.keep(self.explain, explained.maps)?;
+            state.outcome.keep(self.explain, explained.maps)?;
             out.flush()?;
-            if let Some(inputs) = &inputs {
-                inputs.show(reader.opened().saturating_sub(waiting.len()), reader.total());
+            if let Some(bar) = &state.bar {
+                let opened = state.opened + reader.opened();
+                bar.show(opened.saturating_sub(waiting.len()), state.total);
             }
         }
-        classes.all_used(outcome.results.len())?;
+        state.opened += reader.opened();
         remember_skipped(&reader);
-        Ok(outcome)
+        Ok(())
     }
 
     fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {

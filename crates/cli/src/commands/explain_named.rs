@@ -2,161 +2,22 @@
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use clap::Args;
 use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::Engine;
 use monosplit::explain::{BatchPosition, Explanation};
-use monosplit::graph::batch::{rows, stack};
-use monosplit::graph::{Error, Kind, Result, Tensor};
-use monosplit::{InputFile, InputKind, InputsExplainer, Model, Sample, Vocabulary};
+use monosplit::graph::batch::rows;
+use monosplit::graph::{Error, Result, Tensor};
+use monosplit::{InputsExplainer, Model, Sample, Vocabulary};
 
 use super::class::Classes;
 use super::explain::{Explain, Outcome};
 use super::explain_result::{ExplainContext, Explained, FileNames, InputResult, MapDescription};
-use super::preprocessing::PreprocessingArgs;
+use super::named_inputs::{InputValues, NamedInputs};
 use super::progress::Bar;
 use crate::failure::Failure;
 use crate::table::printable;
-
-/// The inputs of a network by name.
-#[derive(Args)]
-#[command(next_help_heading = "Several inputs")]
-pub(crate) struct NamedInputArgs {
-    /// The value of an input of the network: a .npy, .npz or .csv file or a picture, with one
-    /// sample for all or one for each. May be given several times. Where INPUT is left out, all
-    /// are given so.
-    #[arg(long = "input", value_name = "NAME=FILE", verbatim_doc_comment)]
-    given: Vec<String>,
-
-    /// The inputs that are explained; the others are held fixed [default: INPUT, or those of real
-    /// numbers and the token ids].
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', verbatim_doc_comment)]
-    of: Vec<String>,
-
-    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
-    #[arg(long, value_name = "FILE")]
-    tokens: Option<PathBuf>,
-}
-
-impl NamedInputArgs {
-    /// Whether values were given for inputs by name.
-    pub(crate) fn are_given(&self) -> bool {
-        !self.given.is_empty()
-    }
-
-    /// The names and files that were given.
-    fn files(&self) -> Result<Vec<(&str, &Path)>> {
-        let each = self.given.iter().map(|text| {
-            let parts = text.split_once('=').filter(|(name, file)| !name.is_empty() && !file.is_empty());
-            let (name, file) = parts
-                .ok_or_else(|| Error::argument(format!("expected --input NAME=FILE, found '{text}'")))?;
-            Ok((name, Path::new(file)))
-        });
-        each.collect()
-    }
-
-    /// The network with the inputs that are held fixed beside the only one that is explained.
-    pub(crate) fn fixed(&self, model: Model, preprocessing: &PreprocessingArgs) -> Result<Model> {
-        if self.given.is_empty() {
-            return Ok(model);
-        }
-        let values = self.files()?.into_iter().map(|(name, file)| {
-            let samples = samples_of(&model, name, &[file.to_owned()], preprocessing)?;
-            Ok((name.to_owned(), stacked(&model, name, &samples)?))
-        });
-        let values = values.collect::<Result<Vec<_>>>()?;
-        model.with_inputs(values)
-    }
-
-    /// What is explained by name; none where the only input that is left holds real numbers, and is explained as the picture or
-    /// array it is.
-    pub(crate) fn chosen(&self, model: &Model, positional: &[PathBuf]) -> Result<Option<NamedInputs>> {
-        let files = self.files()?;
-        let facts = || model.input_facts();
-        let one_is_left = || {
-            let (names, given) = (graph_inputs(model), |name: &str| files.iter().any(|file| file.0 == name));
-            let left: Vec<String> = names.into_iter().filter(|name| !given(name)).collect();
-            if let [one] = &*left { Some(one.clone()) } else { None }
-        };
-        if self.of.is_empty() && !positional.is_empty() {
-            // Several that are left are refused where the network is asked for its only input.
-            let Some(left) = one_is_left() else { return Ok(None) };
-            let is_text = |name: &str| {
-                facts()
-                    .iter()
-                    .any(|input| input.name == name && matches!(input.holds, InputKind::Tokens { .. }))
-            };
-            let kind = model.reading_input(&left)?.input()?.kind;
-            if kind == Kind::Float || !is_text(&left) {
-                return match &self.tokens {
-                    Some(file) => Err(Error::argument(format!(
-                        "input '{left}' holds no token ids; leave out the tokens of {}",
-                        file.display()
-                    ))),
-                    None => Ok(None),
-                };
-            }
-            return Ok(Some(NamedInputs { of: vec![left.clone()], positional: Some(left) }));
-        }
-        let of = if self.of.is_empty() { model.default_inputs()? } else { self.of.clone() };
-        let positional = match positional {
-            [] => None,
-            _ => Some(one_is_left().ok_or_else(|| {
-                model.unfit(format!(
-                    "INPUT is the value of the only input that was not given by name; the inputs are {}",
-                    graph_inputs(model).join(", ")
-                ))
-            })?),
-        };
-        Ok(Some(NamedInputs { of, positional }))
-    }
-
-    fn vocabulary(&self) -> Result<Vocabulary> {
-        self.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)
-    }
-}
-
-/// The names of the inputs that a person gives.
-fn graph_inputs(model: &Model) -> Vec<String> {
-    let all = model.graph().inputs().iter().map(|&id| model.graph().node(id).label.tensor.clone());
-    all.filter(|name| model.defaults().iter().all(|(optional, _)| optional != name)).collect()
-}
-
-/// The samples that files hold for an input.
-fn samples_of(
-    model: &Model,
-    name: &str,
-    files: &[PathBuf],
-    preprocessing: &PreprocessingArgs,
-) -> Result<Vec<Sample>> {
-    let view = model.reading_input(name)?;
-    let sources: Vec<InputFile> = preprocessing.inputs.list(files)?;
-    let preprocess = preprocessing.for_sources(&view, &sources)?;
-    let mut reader = preprocessing.reader(&view, sources, preprocess)?.skip_unreadable(false);
-    reader.take(usize::MAX).map_err(|error| error.context(format!("input '{name}'")))
-}
-
-/// The samples of an input as one array.
-fn stacked(model: &Model, name: &str, samples: &[Sample]) -> Result<Tensor> {
-    let kind = model.reading_input(name)?.input()?.kind;
-    stack(&samples.iter().map(|sample| sample.tensor.clone()).collect::<Vec<_>>(), kind)
-}
-
-/// Which inputs are explained, and which of them the file on the command line is for.
-pub(crate) struct NamedInputs {
-    of: Vec<String>,
-    positional: Option<String>,
-}
-
-/// The values of all inputs.
-struct Values {
-    all: Vec<(String, Tensor)>,
-    /// The samples of each explained input.
-    explained: Vec<Vec<Sample>>,
-    count: usize,
-}
 
 impl NamedInputs {
     /// Explains all samples; what has no meaning for inputs by name is refused.
@@ -183,7 +44,7 @@ impl NamedInputs {
                     .into());
             }
         }
-        let values = self.values(explain, model, positional)?;
+        let values = self.values(model, &explain.given, positional, &explain.preprocessing)?;
         let chosen = choice.resolve(&ValueBounds::of_inputs(model, None)?)?;
         let job = NamedJob::new(self, explain, model, chosen, engine)?;
         if !explain.json {
@@ -192,21 +53,6 @@ impl NamedInputs {
         let classes = explain.class.classes(model, &job.context.labels)?;
         let found = job.run(explain, &values, &classes, out)?;
         Ok((job, found))
-    }
-
-    fn values(&self, explain: &Explain, model: &Model, positional: &[PathBuf]) -> Result<Values> {
-        let (mut all, mut explained) = (Vec::new(), vec![Vec::new(); self.of.len()]);
-        let given = explain.named.files()?.into_iter().map(|(name, file)| (name, vec![file.to_owned()]));
-        let own = self.positional.as_deref().map(|name| (name, positional.to_vec()));
-        for (name, files) in own.into_iter().chain(given) {
-            let samples = samples_of(model, name, &files, &explain.preprocessing)?;
-            all.push((name.to_owned(), stacked(model, name, &samples)?));
-            if let Some(at) = self.of.iter().position(|of| of == name) {
-                explained[at] = samples;
-            }
-        }
-        let count = all.iter().filter_map(|(_, value)| value.shape().first().copied()).max().unwrap_or(0);
-        Ok(Values { all, explained, count })
     }
 }
 
@@ -228,7 +74,8 @@ impl NamedJob {
         engine: &dyn Engine,
     ) -> Result<Self> {
         let (labels, score_kind) = explain.class.labels(model)?;
-        let vocabulary = explain.named.vocabulary()?;
+        let vocabulary =
+            explain.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)?;
         let descriptions = inputs.of.iter().map(|name| MapDescription::of_input(&chosen, name)).collect();
         let context = ExplainContext {
             labels,
@@ -248,13 +95,13 @@ impl NamedJob {
     fn run(
         &self,
         explain: &Explain,
-        values: &Values,
+        values: &InputValues,
         classes: &Classes,
         out: &mut dyn Write,
     ) -> Result<Outcome, Failure> {
         let batch = explain.named_batch();
         let mut names = FileNames::default();
-        let mut outcome = Outcome::new(self.context.descriptions.len());
+        let mut outcome = Outcome::default();
         for start in (0..values.count).step_by(batch) {
             let started = Instant::now();
             let samples = start..(start + batch).min(values.count);
@@ -288,10 +135,10 @@ impl NamedJob {
     /// The result for a sample, which is the given row of a batch.
     fn result(
         &self,
-        values: &Values,
+        values: &InputValues,
         (index, row): (usize, usize),
         explained: &Explanation,
-        time: std::time::Duration,
+        time: Duration,
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<InputResult> {
         // One sample of an input may stand for all.

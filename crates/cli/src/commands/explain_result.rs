@@ -9,7 +9,7 @@ use monosplit::explain::{Explanation, SaliencyMap, Settings};
 use monosplit::graph::batch::rows;
 use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::render::{self, TokenText};
-use monosplit::{Labels, RankedClass, Sample, ScoreKind};
+use monosplit::{Labels, RankedClass, Sample, ScoreKind, unit_figure};
 
 use serde::Serialize;
 
@@ -174,7 +174,7 @@ impl ExplainContext {
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<Option<Drawn>> {
         let description = &self.descriptions[index];
-        let caption = self.caption(result, description);
+        let caption = self.caption(result, description, sample);
         let options = render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
         let again = self.descriptions.iter().filter(|other| other.method == description.method).count() > 1;
         let place = description.own_place().filter(|_| again);
@@ -193,8 +193,12 @@ impl ExplainContext {
             return Ok(Some(Drawn { path, remark: None, text: Some(text) }));
         }
         // Units of a layer are not the columns of the table, even where there are as many.
-        let is_of_units = sample.tensor.shape().len() == 2 && description.layer.is_some();
-        let figure = if is_of_units { None } else { sample.figure(&own, &caption, &options)? };
+        let figure = match own.shape() {
+            [_] if sample.tensor.shape().len() == 2 && description.layer.is_some() => {
+                Some(unit_figure(&own, &caption)?)
+            }
+            _ => sample.figure(&own, &caption, &options)?,
+        };
         if let Some(scene) = figure {
             let path = path("png")?;
             scene.write(&path)?;
@@ -210,12 +214,22 @@ impl ExplainContext {
         Ok(Some(Drawn { path, remark: drawn.note.map(|note| note.to_string()), text: None }))
     }
 
-    fn caption(&self, result: &InputResult, description: &MapDescription) -> render::Caption {
+    fn caption(
+        &self,
+        result: &InputResult,
+        description: &MapDescription,
+        sample: &Sample,
+    ) -> render::Caption {
         let name = self.labels.named(result.class).unwrap_or_else(|| result.class.to_string());
         render::Caption {
-            method: description.title.clone(),
+            method: match &description.explained {
+                Some(input) => format!("{} of {input}", description.title),
+                None => description.title.clone(),
+            },
             layer: match &description.explained {
-                Some(input) => format!("of input {input}"),
+                Some(_) => String::new(),
+                // A series or a table is no image, and there is no other layer to tell it from.
+                None if description.layer.is_none() && sample.tensor.shape().len() != 4 => String::new(),
                 None => description.layer_name().to_owned(),
             },
             class: if self.is_target { String::new() } else { name.clone() },

@@ -25,6 +25,7 @@ mod inspect_output;
 mod maxout;
 mod method;
 mod methods;
+mod named_inputs;
 mod network;
 mod network_input;
 mod next_step;

@@ -17,6 +17,7 @@ mod json;
 mod json_errors;
 mod maxout;
 mod messages;
+mod named_inputs;
 mod networks;
 mod photographs;
 mod pictures;

@@ -101,9 +101,9 @@ fn body_of(answer: &[u8]) -> &[u8] {
     &answer[end + 4..]
 }
 
-/// Much work: a method that runs the network once for each of very many masks.
+/// Much work: a method that runs the network once for each of very many windows.
 fn endless() -> Value {
-    json!({"type": "explain", "subject": {"picture": 0}, "maps": [{"method": "rise:masks=20000"}]})
+    json!({"type": "explain", "subject": {"picture": 0}, "maps": [{"method": "occlusion:stride=1"}]})
 }
 
 fn explained(alpha: f64) -> Value {

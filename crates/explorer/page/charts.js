@@ -30,11 +30,11 @@ export function number(value) {
   return text.replace("-", "−");
 }
 
-export const percent = (value) => `${(100 * value).toFixed(Math.abs(value) < 0.0995 ? 1 : 0)} %`.replace("-", "−");
+export const percent = (value) => `${(100 * value).toFixed(Math.abs(value) < 0.0995 ? 1 : 0)}\u00a0%`.replace("-", "−");
 
 /** A curve of the map beside one of chance. */
 export function curve({ title, explained, own, chance, shares, measure }) {
-  const [width, height, left, top, right, bottom] = [340, 190, 44, 12, 12, 34];
+  const [width, height, left, top, right, bottom] = [350, 190, 44, 12, 22, 34];
   const isShare = measure === "probability";
   const all = [...own.scores, ...chance.scores];
   const [low, high] = isShare ? [0, 1] : [Math.min(...all, 0), Math.max(...all, 0)];

@@ -48,6 +48,10 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     upload: u32,
 
+    /// End as soon as standard input ends, and so with the program that started this one.
+    #[arg(long)]
+    attached: bool,
+
     #[command(flatten)]
     compute: ComputeArgs,
 }
@@ -70,7 +74,14 @@ impl Serve {
         writeln!(out, "{}", server.address())?;
         out.flush()?;
         note("open this address in a browser; Ctrl-C ends it");
-        server.run();
+        if !self.attached {
+            server.run();
+            return Ok(());
+        }
+        let running = server.start();
+        // What arrives means nothing; that no more will come does.
+        std::io::copy(&mut std::io::stdin(), &mut std::io::sink())?;
+        drop(running);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! The SIMD instruction sets that kernels are compiled for, which of them this machine has, and which one a thread uses.
 
 use std::cell::Cell;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 use monosplit_graph::{Error, Result};
@@ -36,6 +37,36 @@ impl InstructionSet {
             InstructionSet::Avx512 => "AVX-512",
             InstructionSet::Simd128 => "SIMD128",
         }
+    }
+
+    /// How options and stored results write it.
+    pub fn key(self) -> &'static str {
+        match self {
+            InstructionSet::Portable => "portable",
+            InstructionSet::Neon => "neon",
+            InstructionSet::Avx2 => "avx2",
+            InstructionSet::Avx512 => "avx512",
+            InstructionSet::Simd128 => "simd128",
+        }
+    }
+}
+
+impl FromStr for InstructionSet {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [
+            InstructionSet::Portable,
+            InstructionSet::Neon,
+            InstructionSet::Avx2,
+            InstructionSet::Avx512,
+            InstructionSet::Simd128,
+        ];
+        all.into_iter().find(|set| set.key() == text).ok_or_else(|| {
+            Error::argument(format!(
+                "expected vector instructions portable, neon, avx2, avx512 or simd128, found '{text}'"
+            ))
+        })
     }
 }
 
@@ -171,7 +202,7 @@ impl SimdLevel {
         })
     }
 
-    fn set(self) -> InstructionSet {
+    pub(crate) fn set(self) -> InstructionSet {
         match self {
             SimdLevel::Portable => InstructionSet::Portable,
             #[cfg(target_arch = "aarch64")]

@@ -21,7 +21,7 @@ export function showMaps() {
 }
 
 function newPanel() {
-  const canvas = element("canvas", { class: "picture", tabindex: "0", role: "img" });
+  const canvas = element("canvas", { class: "picture", tabindex: "0", role: "application", "aria-roledescription": "map" });
   const head = element("div", { class: "head" });
   const key = element("div", { class: "key" });
   const about = element("p", { class: "about" });

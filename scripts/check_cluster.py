@@ -50,11 +50,14 @@ class Host:
 
     def __init__(self):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        self.process = subprocess.Popen([sys.executable, "-c", HOST], **pipes)
         self.facts = {}
-        if not self.hear():
+        for _ in range(5):
+            self.process = subprocess.Popen([sys.executable, "-c", HOST], **pipes)
+            if self.hear():
+                return
+            # On a busy machine Ray gives up before its own processes have started.
             self.end()
-            sys.exit("no cluster could be started")
+        sys.exit("no cluster could be started")
 
     def hear(self):
         """Takes what the process of the cluster says; whether it lives."""

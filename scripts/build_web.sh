@@ -12,7 +12,7 @@ cd "$(dirname "$0")/.."
 
 folder="${1:-target/web}"
 target=wasm32-unknown-unknown
-if ! rustc --print target-libdir --target "$target" | xargs -I{} test -d {}; then
+if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
     echo "$0: Rust's target $target is missing; run: rustup target add $target" >&2
     exit 1
 fi
@@ -31,8 +31,7 @@ built="target/$target/web/monosplit_web.wasm"
 rm -rf "$folder.new"
 mkdir -p "$folder.new"
 "$bindgen" --target web --no-typescript --remove-name-section --out-dir "$folder.new" "$built"
-optimise="$(command -v wasm-opt || ls target/tools/node/node_modules/.bin/wasm-opt 2> /dev/null || true)"
-if [ -n "$optimise" ]; then
+if optimise="$(command -v wasm-opt)"; then
     module="$folder.new/monosplit_web_bg.wasm"
     "$optimise" -O2 --all-features "$module" -o "$module.smaller"
     mv "$module.smaller" "$module"

@@ -32,10 +32,10 @@ for name in sys.argv[1:]:
 `;
 /** What is shown: where it is, and how the page is looked at. */
 const SHOTS = [
-  ["explorer-1280-light", 1280, "light", "#method=splitcam&method=gradcam&layer=layer3.0.conv1"],
+  ["explorer-1280-light", 1280, "light", "#method=splitcam&method=gradcam"],
   ["explorer-1280-dark", 1280, "dark", "#streams=yes&layer=layer2.1.conv2&alpha=0.3&tab=shares"],
   ["explorer-400-light", 400, "light", "#layer=layer3.0.conv1&tab=files"],
-  ["explorer-400-dark", 400, "dark", "#layer=layer3.0.conv1&tab=curves"],
+  ["explorer-400-dark", 400, "dark", "#tab=curves"],
 ];
 
 const [binary, out] = process.argv.slice(2);

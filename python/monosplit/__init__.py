@@ -9,7 +9,7 @@
 (1, 128, 128)
 """
 
-from . import assets, captum, gradcam, target
+from . import assets, captum, gradcam, ray, target
 from ._monosplit import UnsupportedOperator, __version__
 from .explanation import Explanation
 from .evaluation import Evaluation, MetricInfo, metrics
@@ -42,5 +42,6 @@ __all__ = [
     "methods",
     "metrics",
     "quantus",
+    "ray",
     "target",
 ]

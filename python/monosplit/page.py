@@ -37,7 +37,7 @@ class ServedPage:
         if not self.address:
             said = self._process.stderr.read().strip()
             self.stop()
-            raise ValueError(said.removeprefix("error: ") or "the server did not start")
+            raise ValueError(said.removeprefix("monosplit: ") or "the server did not start")
 
     def stop(self) -> None:
         """Ends the server."""

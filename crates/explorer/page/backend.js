@@ -55,7 +55,9 @@ export class Backend {
     this.#running = job;
     try {
       const answer = decode(await this.#transport.send(job.request, job.payload));
-      if (answer.cancelled) job.reject(new Superseded());
+      const isLost = answer.newSession && job.request.type !== "state";
+      if (isLost) dispatchEvent(new Event("session-lost"));
+      if (answer.cancelled || isLost) job.reject(new Superseded());
       else if (answer.error) job.reject(new Error(answer.error));
       else job.resolve(answer);
     } catch (cause) {

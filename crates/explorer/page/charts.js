@@ -30,7 +30,7 @@ export function number(value) {
   return text.replace("-", "−");
 }
 
-export const percent = (value) => `${(100 * value).toFixed(Math.abs(value) < 0.0995 ? 1 : 0)} %`.replace("-", "−");
+export const percent = (value) => `${(100 * value).toFixed(Math.abs(value) < 0.0995 ? 1 : 0)}\u00a0%`.replace("-", "−");
 
 /** A curve of the map beside one of chance. */
 export function curve({ title, explained, own, chance, shares, measure }) {

@@ -167,8 +167,8 @@ fn open_lengths_are_those_of_each_input() {
     let (out, raw) = (path(&folder, "out"), path(&folder, "raw.npy"));
     let numbers = |command: &str, words: &[&str]| {
         let drawn = if command == "explain" { &["-o", &*out, "--method", "gradient"][..] } else { &[] };
-        let words = words.iter().chain(&["--raw", &*raw]).chain(drawn);
-        succeeds([command, &*network].iter().chain(words).copied());
+        let words = [&[command, &*network], words, &["--raw", &*raw], drawn].concat();
+        succeeds(words);
         array(Path::new(&raw))
     };
     for command in ["run", "explain"] {

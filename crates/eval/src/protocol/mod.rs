@@ -157,6 +157,11 @@ impl<'a> Protocol<'a> {
         &self.plan
     }
 
+    /// The images of the validation part or of the test part that can be used.
+    pub fn images(&self) -> (usize, usize) {
+        (self.validation.as_ref().map_or(0, |part| part.images.len()), self.test.images.len())
+    }
+
     /// Which candidates are compared, as far as the stages that were entered tell.
     pub fn compared(&self) -> &[Compared] {
         &self.compared

@@ -64,7 +64,7 @@ impl Protocol<'_> {
                 observer.stage(&planned.name, ids.configurations.len(), images.len(), stage.rows());
             let data = (&self.part(planned)?.data, self.plan.setting.preprocess);
             let evaluator = self.plan.evaluator(planned.kind)?;
-            let mut measurer = Measurer::new((&planned.grid, ids), data, evaluator);
+            let mut measurer = Measurer::new((planned.grid.clone(), ids.clone()), data, evaluator);
             let mut sweep = SharedSweep {
                 store,
                 worker,

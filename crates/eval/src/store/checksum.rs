@@ -223,13 +223,22 @@ mod tests {
         let scratch = Scratch::new("unsealed");
         filled(&scratch);
         let connection = Connection::open(scratch.store()).unwrap();
-        connection.execute_batch("ALTER TABLE result DROP COLUMN checksum").unwrap();
+        let older = "DROP VIEW results; ALTER TABLE result DROP COLUMN checksum; \
+                     ALTER TABLE result DROP COLUMN engine; ALTER TABLE result DROP COLUMN instructions; \
+                     CREATE VIEW results AS SELECT value FROM result";
+        connection.execute_batch(older).unwrap();
         drop(connection);
-        assert_eq!(Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap().len(), 20);
+        let read = Store::read(&scratch.store()).unwrap();
+        let rows = read.rows(&Filter::default()).unwrap();
+        assert!(rows.len() == 20 && rows.iter().all(|row| row.engine.is_none() && row.value.is_some()));
+        assert!(read.identities((1, 7)).unwrap().is_empty());
         filled(&scratch);
         let store = Store::open(&scratch.store()).unwrap();
         let sealed =
             store.list("SELECT count(checksum) FROM result", &[], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(sealed, [0], "rows that were there keep what they are");
+        let shown =
+            store.list("SELECT count(*) - count(engine) FROM results", &[], |row| row.get::<_, i64>(0));
+        assert_eq!(shown.unwrap(), [20], "the view has the present columns");
     }
 }

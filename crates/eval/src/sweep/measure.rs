@@ -21,8 +21,8 @@ pub enum Measured {
 
 /// Measures units of one stage.
 pub struct Measurer<'a> {
-    grid: &'a StageGrid,
-    ids: &'a StageIds,
+    grid: StageGrid,
+    ids: StageIds,
     data: &'a DataSet,
     preprocess: &'a Preprocess,
     evaluator: Box<dyn Evaluator + 'a>,
@@ -33,7 +33,7 @@ pub struct Measurer<'a> {
 impl<'a> Measurer<'a> {
     /// Measures by `evaluator` on images of `data`.
     pub fn new(
-        (grid, ids): (&'a StageGrid, &'a StageIds),
+        (grid, ids): (StageGrid, StageIds),
         (data, preprocess): (&'a DataSet, &'a Preprocess),
         evaluator: Box<dyn Evaluator + 'a>,
     ) -> Self {
@@ -43,7 +43,7 @@ impl<'a> Measurer<'a> {
     /// Computes the missing values of a unit and hands them to `take` one by one, image after image.
     pub fn measure(&mut self, unit: &Unit, take: &mut dyn FnMut(Measured) -> Result<()>) -> Result<()> {
         self.check(unit)?;
-        let grid = self.grid;
+        let grid = &self.grid;
         let members = &grid.groups[unit.group];
         let mut samples = Vec::with_capacity(unit.images.len());
         for image in &unit.images {
@@ -77,7 +77,7 @@ impl<'a> Measurer<'a> {
                         let title = &grid.candidates[members[values.member]].title;
                         error.context(format!("{title}, image '{}'", image.name))
                     })?;
-                    let (configuration, image) = grid.key(self.ids, unit, values);
+                    let (configuration, image) = grid.key(&self.ids, unit, values);
                     let key = (configuration, image, self.ids.metrics[metric]);
                     take(Measured::Row(row(key, outcome, begun.elapsed().as_secs_f64())))?;
                 }
@@ -90,7 +90,7 @@ impl<'a> Measurer<'a> {
 
     /// An error if a unit, which may come from another process, is not one of this grid.
     fn check(&self, unit: &Unit) -> Result<()> {
-        let (grid, ids) = (self.grid, self.ids);
+        let (grid, ids) = (&self.grid, &self.ids);
         let fits = |values: &MissingValues| {
             grid.groups.get(unit.group).is_some_and(|group| values.member < group.len())
                 && values.image < unit.images.len()

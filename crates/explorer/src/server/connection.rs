@@ -136,8 +136,8 @@ fn ask(stream: &mut TcpStream, head: &Head, body: &[u8], shared: &Shared) -> Res
         serde_json::from_slice(request).map_err(|_| Refusal::Malformed("the request is no JSON"))?;
     let kind = value["type"].as_str().unwrap_or_default();
     let slot = value["slot"].as_str().filter(|slot| slot.len() <= LONGEST_NAME).unwrap_or(kind);
-    let session = match shared.sessions.get(name, &shared.exhibit) {
-        Ok(session) => session,
+    let (session, is_new) = match shared.sessions.get(name, &shared.exhibit) {
+        Ok(found) => found,
         Err(error) => return sent_response(stream, &Response::failure(&error)),
     };
     // Pictures of the gallery are read here; the page names them by number.
@@ -156,6 +156,8 @@ fn ask(stream: &mut TcpStream, head: &Head, body: &[u8], shared: &Shared) -> Res
     };
     let computed = shared.sessions.compute(&session, slot, (request, payload), &is_gone);
     let mut response = computed.ok_or(Refusal::Busy)?;
+    // A page that was away for long learns that what it had opened is gone.
+    response.set("newSession", is_new);
     if kind == "state" {
         response.set("gallery", gallery(shared));
     }

@@ -38,14 +38,14 @@ impl Sessions {
         self.jobs.load(Ordering::SeqCst)
     }
 
-    /// The session of this name, which begins with the exhibit's network.
-    pub(super) fn get(&self, name: &str, exhibit: &Exhibit) -> Result<Arc<PageSession>> {
+    /// The session of this name, and whether it is a new one, which begins with the exhibit's network.
+    pub(super) fn get(&self, name: &str, exhibit: &Exhibit) -> Result<(Arc<PageSession>, bool)> {
         let mut open = lock(&self.open);
         if let Some(at) = open.iter().position(|(known, _)| known == name) {
             let found = open.remove(at);
             let session = found.1.clone();
             open.push(found);
-            return Ok(session);
+            return Ok((session, false));
         }
         let limits = Limits {
             network_bytes: exhibit.upload_bytes,
@@ -66,7 +66,7 @@ impl Sessions {
             jobs: AtomicUsize::new(0),
         });
         open.push((name.to_owned(), session.clone()));
-        Ok(session)
+        Ok((session, true))
     }
 
     /// Ends a session and its jobs.

@@ -116,17 +116,8 @@ fn the_page_is_there_and_everything_it_names() {
     let page = served.send(served.head("GET /TOKEN/ HTTP/1.1", "").as_bytes());
     let text = String::from_utf8(page).unwrap();
     assert!(text.starts_with("HTTP/1.1 200") && text.contains("<title>monosplit explorer"));
-    let names = [
-        "style.css",
-        "icon.svg",
-        "explorer.js",
-        "backend.js",
-        "panels.js",
-        "charts.js",
-        "state.js",
-        "config.js",
-    ];
-    for name in names.into_iter().chain(["pets-small.onnx", "chelsea.png"]) {
+    let names = monosplit_explorer::FILES.iter().map(|file| file.path);
+    for name in names.chain(["pets-small.onnx", "chelsea.png"]) {
         let file = served.send(served.head(&format!("GET /TOKEN/{name} HTTP/1.1"), "").as_bytes());
         assert!(file.starts_with(b"HTTP/1.1 200") && !body_of(&file).is_empty(), "{name}");
     }

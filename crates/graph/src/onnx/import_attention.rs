@@ -105,7 +105,7 @@ fn repeated(importer: &mut Importer, value: NodeId, heads: usize) -> Result<Node
     };
     let own = own
         .fixed()
-        .filter(|&own| own > 0 && heads % own == 0)
+        .filter(|&own| own > 0 && heads.is_multiple_of(own))
         .ok_or_else(|| Error::shape(format!("{heads} heads of queries cannot share the heads of {shape}")))?;
     if own == heads {
         return Ok(value);

@@ -22,7 +22,7 @@ const MAP: MethodOption = option("map", "comb", "the relevance: pos, neg, or com
 const ALPHA: MethodOption = option(
     "alpha",
     "0.4",
-    "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient; or one for each layer, 0.3/0.4/…",
+    "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient; or one for each layer, 0.3/0.4/0.4",
 );
 const ALPHA_AT: MethodOption = option(
     "alpha-at",
@@ -165,6 +165,7 @@ fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
     let maps = [("pos", RelevanceMap::Pos), ("neg", RelevanceMap::Neg), ("comb", RelevanceMap::Comb)];
     let map = options.one_of("map", RelevanceMap::Comb, &maps)?;
     let (split, settings) = split(options)?;
+    pass_over_shifts(options)?;
     let title = match map {
         RelevanceMap::Pos => "SplitLRP pos",
         RelevanceMap::Neg => "SplitLRP neg",
@@ -176,6 +177,7 @@ fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
 fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
     let part = options.one_of("part", StreamPart::Plus, &PARTS)?;
     let (split, settings) = split(options)?;
+    pass_over_shifts(options)?;
     let title = format!("Split activations{}", sign(part));
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }
@@ -209,12 +211,21 @@ struct Sensitive {
     layer_alphas: Option<AlphaChoice>,
 }
 
+/// Where sensitivities are shifted.
+const SHIFTED_AT: [(&str, ShiftAt); 2] = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
+
+/// A method without sensitivities has nothing to shift: what says how is checked and changes nothing, so that the same words can
+/// be given for all methods of the split.
+fn pass_over_shifts(options: &mut Options) -> Result<()> {
+    alpha::read(options)?;
+    options.one_of("shift-at", ShiftAt::Every, &SHIFTED_AT).map(|_| ())
+}
+
 fn sensitive(options: &mut Options) -> Result<Sensitive> {
     let (split, settings) = split(options)?;
-    let places = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
     let invariants = [("halved", Invariant::Halved), ("whole", Invariant::Whole)];
     let split = split
-        .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?)
+        .shift_at(options.one_of("shift-at", ShiftAt::Every, &SHIFTED_AT)?)
         .invariant(options.one_of("invariant", Invariant::Halved, &invariants)?);
     let read = alpha::read(options)?;
     Ok(match read {

@@ -76,7 +76,7 @@ pub enum ShiftAt {
     Affine,
 }
 
-/// Whether the shift is one number or one per shifted node.
+/// Where the size of the shift comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AlphaInput {
     /// One number for all nodes.
@@ -84,6 +84,9 @@ pub enum AlphaInput {
     Uniform,
     /// One number per shifted node, in the order [`Split::shifted_layers`] lists them.
     PerLayer,
+    /// No number: every node is shifted as far as it takes for the hidden gradient to keep the norm of the ordinary one. The
+    /// input [`share`](crate::inputs::SHARE) is the ratio `‖E‖/‖d‖` at the layer.
+    Share,
 }
 
 /// The options that shape the graph of a split. `α`, `θ`, `Θ`, the class and the image are not among them: they are inputs of the
@@ -100,7 +103,7 @@ pub struct Split {
     pub relu: ReluMode,
     /// Where sensitivities are shifted.
     pub shift_at: ShiftAt,
-    /// Whether all shifts are the same number.
+    /// Where the size of the shift comes from.
     pub alpha: AlphaInput,
 }
 
@@ -143,7 +146,7 @@ impl Split {
         Split { shift_at, ..self }
     }
 
-    /// One α for all nodes or one each.
+    /// One α for all nodes, one each, or a share of the hidden gradient.
     #[must_use]
     pub fn alpha(self, alpha: AlphaInput) -> Self {
         Split { alpha, ..self }

@@ -34,8 +34,9 @@ const MOST_NAMES: usize = 10_000;
 const EXPLAINED: &str = "explained_class";
 
 /// The ranges of the numbers that are inputs of a compiled file.
-const RANGES: [(&str, (f64, f64)); 3] = [
+const RANGES: [(&str, (f64, f64)); 4] = [
     (inputs::ALPHA, (0.0, 1.0)),
+    (inputs::SHARE, (0.0, 1e6)),
     (inputs::THETA, (f32::MIN_POSITIVE as f64, 1.0)),
     (inputs::LIMIT, (f32::MIN_POSITIVE as f64, f64::INFINITY)),
 ];
@@ -160,7 +161,9 @@ impl Compilation {
             let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
-            } else if precision == Precision::F64 && [inputs::ALPHA, inputs::BASELINE].contains(name) {
+            } else if precision == Precision::F64
+                && [inputs::ALPHA, inputs::SHARE, inputs::BASELINE].contains(name)
+            {
                 graph = with_exact_default(&graph, name, value.to_f64()[0])?;
             }
         }
@@ -422,11 +425,13 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
 /// The run-time numbers of the methods. Methods share the inputs, so that the numbers must agree.
 fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
     let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
+    let share = shared(maps, inputs::SHARE, |settings| settings.share)?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
     let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
     let usual = Settings::default();
     Ok(Settings {
         alpha: alpha.map_or(usual.alpha, |alpha| vec![alpha]),
+        share: share.unwrap_or(usual.share),
         theta: theta.unwrap_or(usual.theta),
         limit: limit.unwrap_or(usual.limit),
     })
@@ -438,7 +443,9 @@ fn shared(
     name: &str,
     number: fn(&Settings) -> f64,
 ) -> Result<Option<f64>> {
-    let takes = |chosen: &&ConfiguredMethod| chosen.options.iter().any(|(option, _)| *option == name);
+    let takes = |chosen: &&ConfiguredMethod| {
+        chosen.options.iter().any(|(option, value)| *option == name && value != "none")
+    };
     let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
     let Some(first) = taking.next() else { return Ok(None) };
     let own = number(&first.settings);
@@ -460,6 +467,7 @@ fn defaults(graph: &Graph, class: ClassSource, settings: &Settings) -> Vec<(&'st
     let all = [
         (inputs::CLASS, Tensor::vector(vec![class])),
         (inputs::ALPHA, Tensor::scalar(settings.alpha[0])),
+        (inputs::SHARE, Tensor::scalar(settings.share)),
         (inputs::THETA, Tensor::scalar(settings.theta)),
         (inputs::LIMIT, Tensor::scalar(settings.limit)),
     ];

@@ -46,6 +46,11 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "A", verbatim_doc_comment)]
     alpha: Option<String>,
 
+    /// Instead of --alpha, for splitcam and splitgrad: the norm of the hidden gradient at the layer over that of
+    /// the ordinary one, which means the same in every network.
+    #[arg(long, value_name = "R", verbatim_doc_comment)]
+    share: Option<String>,
+
     /// Shift at every node (every) or at affine ones only (affine).
     #[arg(long, value_name = "WHERE")]
     shift_at: Option<String>,
@@ -192,6 +197,7 @@ impl MethodArgs {
             ("part", &self.part),
             ("map", &self.map),
             (inputs::ALPHA, &self.alpha),
+            (inputs::SHARE, &self.share),
             ("shift-at", &self.shift_at),
             ("stabiliser", &self.stabiliser),
             (inputs::THETA, &self.theta),
@@ -227,7 +233,12 @@ impl MethodArgs {
 
     /// The inputs of a compiled file that were given a number.
     pub(crate) fn numbers(&self) -> Vec<&'static str> {
-        let all = [(inputs::ALPHA, &self.alpha), (inputs::THETA, &self.theta), (inputs::LIMIT, &self.limit)];
+        let all = [
+            (inputs::ALPHA, &self.alpha),
+            (inputs::SHARE, &self.share),
+            (inputs::THETA, &self.theta),
+            (inputs::LIMIT, &self.limit),
+        ];
         all.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
     }
 }

@@ -1,8 +1,11 @@
 //! The methods of the split.
 
-use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream};
+use monosplit_explain::methods::{
+    Combination, FusedSplitCam, RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream,
+};
 use monosplit_explain::{
-    DecomposedMap, InputSplit, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream, StreamPart,
+    AlphaInput, DecomposedMap, InputSplit, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream,
+    StreamPart,
 };
 use monosplit_graph::{Error, Result};
 
@@ -19,6 +22,29 @@ const STREAM_PART: MethodOption =
 const MAP: MethodOption = option("map", "comb", "the relevance: pos, neg, or comb, their difference");
 const ALPHA: MethodOption =
     option("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
+const SHARE: MethodOption = option(
+    "share",
+    "none",
+    "instead of alpha: the norm of the hidden gradient at the layer over that of the ordinary one",
+);
+const FUSED_ALPHA: MethodOption =
+    option("alpha", "none", "instead of share: how far sensitivities are shifted, 0 to 1");
+const FUSED_SHARE: MethodOption =
+    option("share", "0.5", "the norm of the hidden gradient at each layer over that of the ordinary one");
+const LAYERS: MethodOption = option(
+    "layers",
+    "auto",
+    "the layers, separated by semicolons; auto: one for each spatial size of the network",
+);
+const MEAN: MethodOption =
+    option("mean", "product", "how the layers' maps are combined: product, arithmetic or harmonic");
+const EPSILON: MethodOption = option(
+    "epsilon",
+    "0.01",
+    "added to the square of a layer's map, over its mean, before maps are combined",
+);
+const EXPONENT: MethodOption =
+    option("exponent", "1", "the power of each map: the larger, the more a product concentrates");
 const SHIFT_AT: MethodOption = option("shift-at", "every", "shift at every node, or at affine ones only");
 const STABILISER: MethodOption =
     option("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
@@ -31,9 +57,29 @@ const INPUT_SPLIT: MethodOption =
 const RELU: MethodOption = option("relu", "max", "how a ReLU divides between the streams: max, min or half");
 
 const SENSITIVITY: &[MethodOption] =
-    &[STREAM, PART, ALPHA, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+    &[STREAM, PART, ALPHA, SHARE, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+const FUSED: &[MethodOption] = &[
+    LAYERS,
+    MEAN,
+    EPSILON,
+    EXPONENT,
+    STREAM,
+    PART,
+    FUSED_SHARE,
+    FUSED_ALPHA,
+    SHIFT_AT,
+    STABILISER,
+    THETA,
+    LIMIT,
+    POOL,
+    INPUT_SPLIT,
+    RELU,
+];
 const ACTIVATION: &[MethodOption] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
 const RELEVANCE: &[MethodOption] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
+
+/// A share beyond this is no share.
+const MOST_SHARE: f64 = 1e6;
 
 const PARTS: [(&str, StreamPart); 3] =
     [("combined", StreamPart::Combined), ("plus", StreamPart::Plus), ("minus", StreamPart::Minus)];
@@ -46,6 +92,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         citation: PAPER,
         options: SENSITIVITY,
         make: split_cam,
+    },
+    Entry {
+        name: "splitcam-fused",
+        family: Family::Split,
+        summary: "the SplitCAMs of layers of all spatial sizes, combined into one map at the image",
+        citation: "monosplit, the chapter Beyond the paper; SplitCAM: Hidden Monotonicity, CVPR 2026",
+        options: FUSED,
+        make: fused,
     },
     Entry {
         name: "splitgrad",
@@ -75,10 +129,9 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let (split, settings) = split(options)?;
+    let (split, settings, alpha) = shifted(options, Some(0.4))?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
-    let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, DecomposedMap::SplitCam);
+    let closed = alpha.and_then(|_| closed(split, stream, part, DecomposedMap::SplitCam));
     Ok(ConfiguredMethod {
         settings,
         alpha,
@@ -89,16 +142,35 @@ fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
 
 fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let (split, settings) = split(options)?;
+    let (split, settings, alpha) = shifted(options, Some(0.4))?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
-    let alpha = Some(settings.alpha[0]);
-    let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
+    let closed = alpha.and_then(|_| closed(split, stream, part, DecomposedMap::SplitGrad));
     Ok(ConfiguredMethod {
         settings,
         alpha,
         closed,
         ..ConfiguredMethod::new(SplitGrad { split, stream, part }, title)
     })
+}
+
+fn fused(options: &mut Options) -> Result<ConfiguredMethod> {
+    let combinations = [
+        ("product", Combination::Product),
+        ("arithmetic", Combination::Mean),
+        ("harmonic", Combination::HarmonicMean),
+    ];
+    let layers = options.text("layers").filter(|text| !text.eq_ignore_ascii_case("auto"));
+    let layers = layers.map_or_else(Vec::new, |text| {
+        text.split(';').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    });
+    let combination = options.one_of("mean", Combination::Product, &combinations)?;
+    let epsilon = options.number("epsilon", 0.01, f64::MIN_POSITIVE..=1e6)?;
+    let exponent = options.number("exponent", 1.0, f64::MIN_POSITIVE..=8.0)?;
+    let (stream, part) = sensitivity(options)?;
+    let (split, settings, alpha) = shifted(options, None)?;
+    let method = FusedSplitCam { split, stream, part, layers, combination, epsilon, exponent };
+    let title = format!("Fused SplitCAM {}{}", stream.letter(), sign(part));
+    Ok(ConfiguredMethod { settings, alpha, ..ConfiguredMethod::new(method, title) })
 }
 
 fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
@@ -138,6 +210,37 @@ fn sensitivity(options: &mut Options) -> Result<(Stream, StreamPart)> {
     Ok((stream, options.one_of("part", StreamPart::Combined, &PARTS)?))
 }
 
+/// The options of the split with those of the shift, its run-time numbers, and α where it shifts by one. Without a usual α it
+/// shifts by a share of the hidden gradient unless α is given.
+fn shifted(options: &mut Options, usual: Option<f64>) -> Result<(Split, Settings, Option<f64>)> {
+    let (split, mut settings) = split(options)?;
+    // A copy is asked, since an option that was read counts as one that has an effect.
+    let is_number = |key: &str| options.clone().text(key).map(|text| !text.eq_ignore_ascii_case("none"));
+    let by_alpha = match (is_number("alpha"), is_number("share")) {
+        (Some(true), Some(true)) => {
+            return Err(Error::argument(
+                "alpha and share are two ways to say how far to shift; give one of them",
+            ));
+        }
+        (Some(false), Some(false)) => return Err(Error::argument("give a number for alpha or for share")),
+        (Some(true), _) | (_, Some(false)) => true,
+        (_, Some(true)) | (Some(false), _) => false,
+        (None, None) => usual.is_some(),
+    };
+    // The option that has no effect is told only where it is none by default.
+    let (idle, is_none) = if by_alpha { ("share", usual.is_some()) } else { ("alpha", usual.is_none()) };
+    if is_none || options.is_given(idle) {
+        options.text(idle);
+    }
+    if by_alpha {
+        let alpha = options.number("alpha", usual.unwrap_or(settings.alpha[0]), 0.0..=1.0)?;
+        settings.alpha = vec![alpha];
+        return Ok((split, settings, Some(alpha)));
+    }
+    settings.share = options.number("share", settings.share, 0.0..=MOST_SHARE)?;
+    Ok((split.alpha(AlphaInput::Share), settings, None))
+}
+
 /// The options of the split and its run-time numbers.
 fn split(options: &mut Options) -> Result<(Split, Settings)> {
     let stabilisers = [
@@ -165,8 +268,7 @@ fn split(options: &mut Options) -> Result<(Split, Settings)> {
         .input_split(options.one_of("input-split", InputSplit::Half, &inputs)?)
         .relu(options.one_of("relu", ReluMode::Max, &relus)?)
         .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?);
-    let mut settings =
-        Settings { alpha: vec![options.number("alpha", 0.4, 0.0..=1.0)?], ..Settings::default() };
+    let mut settings = Settings::default();
     if stabiliser == Stabiliser::Scale {
         settings.theta = options.number("theta", 0.1, f64::MIN_POSITIVE..=1.0)?;
         settings.limit = options.number("limit", 10.0, f64::MIN_POSITIVE..=f64::MAX)?;

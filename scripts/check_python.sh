@@ -23,6 +23,9 @@ if ! timeout 900 "$environment/bin/python" -m pip --quiet install torch captum g
     matplotlib nbclient nbformat ipykernel; then
     echo "PyTorch and the packages we are compared with could not be installed; their tests are skipped" >&2
 fi
+if ! timeout 600 "$environment/bin/python" -m pip --quiet install "ray[data]" dask; then
+    echo "Ray and Dask could not be installed; their tests are skipped" >&2
+fi
 # Away from the sources, so that the installed package is tested.
 tests="$PWD/python/tests"
 cd "$environment"

@@ -1,10 +1,15 @@
-"""Makes crates/monosplit/tests/fixtures/inputs: two small networks of two inputs, and what PyTorch and Captum attribute to them.
+"""Makes crates/monosplit/tests/fixtures/inputs: small networks of two inputs or of other axes than pictures have, and what
+PyTorch and Captum attribute to them.
 
     python scripts/make_input_fixtures.py
 
 `text.onnx` is a transformer of one layer that reads `ids` [N, 6] and `mask` [N, 6], both int64, and returns `scores` [N, 3].
 `pair.onnx` reads `picture` [N, 1, 6, 6] and `facts` [N, 4] and returns `scores` [N, 3]. `NETWORK.INPUT.npy` holds two samples,
 `text.baseline.npy` the token ids that a path starts from.
+
+`recurrent.onnx` (a bidirectional LSTM and a GRU) and `newest.onnx` (Attention and RMSNormalization, by the newest exporter) read `x` of
+shape [N, 5, 3]; `series.onnx`, `volume.onnx` and `table.onnx` read `x` of shape [N, 2, 12], [N, 1, 4, 6, 6] and [N, 5]. Their Grad-CAM is that of
+the second convolution, without the final ReLU.
 
 `NETWORK.METHOD.INPUT.npy` holds attributions in double precision for the class with the highest score: of token ids with
 respect to the embedding, summed over it (the gradient: averaged over it).
@@ -14,8 +19,9 @@ import pathlib
 import warnings
 
 import numpy as np
+import onnx
 import torch
-from captum.attr import IntegratedGradients, LayerIntegratedGradients, Occlusion
+from captum.attr import IntegratedGradients, LayerGradCam, LayerIntegratedGradients, Occlusion
 from torch import nn
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/monosplit/tests/fixtures/inputs"
@@ -60,14 +66,27 @@ class Pair(nn.Module):
         return self.scores(torch.cat([self.trunk(picture), self.facts(facts)], 1))
 
 
-def export(net, name, inputs):
+def export(net, name, inputs, **options):
     axes = {one: {0: "N"} for one in [*inputs, "scores"]}
+    options = {"dynamo": False, "opset_version": 17, "dynamic_axes": axes, **options}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         torch.onnx.export(
-            net.eval(), tuple(inputs.values()), str(FOLDER / name), dynamo=False, opset_version=17,
-            input_names=list(inputs), output_names=["scores"], dynamic_axes=axes,
-        )
+            net.eval(), tuple(inputs.values()), str(FOLDER / name), input_names=list(inputs), output_names=["scores"], **options)
+    if options["dynamo"]:
+        tidy(FOLDER / name)
+
+
+def tidy(path):
+    """One file, without the paths of the machine that the newest exporter notes at each node."""
+    model = onnx.load(path)
+    path.with_suffix(".onnx.data").unlink(missing_ok=True)
+    del model.graph.metadata_props[:]
+    for part in [*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, *model.graph.initializer]:
+        part.doc_string = ""
+        del part.metadata_props[:]
+    del model.metadata_props[:]
+    onnx.save(model, path)
 
 
 def save(name, value):
@@ -126,11 +145,94 @@ def pair():
         save(f"pair.occlusion.{name}", value)
 
 
+def convolutional(convolution, pool, channels):
+    """Two convolutions with a pool between them, over any number of axes."""
+
+    class Mean(nn.Module):
+        def forward(self, x):
+            return x.flatten(2).mean(2)
+
+    return nn.Sequential(
+        convolution(channels, 4, 3, padding=1), nn.ReLU(), pool(2),
+        convolution(4, 5, 3, padding=1), nn.ReLU(), Mean(), nn.Linear(5, 3),
+    )
+
+
+class Recurrent(nn.Module):
+    """A bidirectional LSTM and a GRU behind it, which are written out step by step when they are read."""
+
+    def __init__(self):
+        super().__init__()
+        self.lstm = nn.LSTM(3, 4, batch_first=True, bidirectional=True)
+        self.gru = nn.GRU(8, 4, batch_first=True)
+        self.scores = nn.Linear(4, 3)
+
+    def forward(self, x):
+        return self.scores(self.gru(self.lstm(x)[0])[0][:, -1])
+
+
+class Newest(nn.Module):
+    """What the newest exporter writes as Attention and RMSNormalization."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.projection = nn.Linear(3, 8), nn.Linear(8, 24)
+        self.norm, self.scores = nn.RMSNorm(8), nn.Linear(8, 3)
+
+    def forward(self, x):
+        h = self.norm(self.embedding(x))
+        q, k, v = (part.unflatten(2, (2, 4)).transpose(1, 2) for part in self.projection(h).chunk(3, 2))
+        mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.scores((h + mixed.transpose(1, 2).flatten(2)).mean(1))
+
+
+def sequence(name, net, **options):
+    """A network of five steps of three numbers."""
+    x = torch.randn(2, 5, 3)
+    export(net, f"{name}.onnx", {"x": x}, **options)
+    save(f"{name}.x", x)
+    net, x = net.double().eval(), x.double()
+    classes = net(x).argmax(1)
+    save(f"{name}.scores", net(x))
+    [(gradient, value)] = gradients(net, [x], classes)
+    save(f"{name}.gradient.x", gradient)
+    save(f"{name}.input-x-gradient.x", gradient * value)
+    save(f"{name}.integrated-gradients.x", IntegratedGradients(net).attribute(x, target=classes, n_steps=STEPS))
+
+
+def axes(name, net, shape, window):
+    x = torch.randn(2, *shape)
+    export(net, f"{name}.onnx", {"x": x})
+    save(f"{name}.x", x)
+    net, x = net.double().eval(), x.double()
+    classes = net(x).argmax(1)
+    save(f"{name}.scores", net(x))
+    [(gradient, value)] = gradients(net, [x], classes)
+    save(f"{name}.gradient.x", gradient)
+    save(f"{name}.input-x-gradient.x", gradient * value)
+    save(f"{name}.integrated-gradients.x", IntegratedGradients(net).attribute(x, target=classes, n_steps=STEPS))
+    # Captum's windows have channels too; ours cover all of them.
+    wide = (shape[0], *window) if len(shape) > 1 else window
+    found = Occlusion(net).attribute(x, wide, strides=wide, target=classes)
+    save(f"{name}.occlusion.x", found[:, 0] if len(shape) > 1 else found)
+    if len(shape) > 1:
+        save(f"{name}.gradcam.x", LayerGradCam(net, net[3]).attribute(x, target=classes)[:, 0])
+
+
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
-    for seed, make in [(29, text), (30, pair)]:
+    newest = {"dynamo": True, "opset_version": 23, "dynamic_axes": None, "dynamic_shapes": ({0: torch.export.Dim("N")},)}
+    for seed, make in [(29, text), (30, pair), (40, lambda: sequence("recurrent", Recurrent())),
+                       (41, lambda: sequence("newest", Newest(), **newest))]:
         torch.manual_seed(seed)
         make()
+    for seed, (name, net, shape, window) in enumerate([
+        ("series", lambda: convolutional(nn.Conv1d, nn.MaxPool1d, 2), (2, 12), (3,)),
+        ("volume", lambda: convolutional(nn.Conv3d, nn.MaxPool3d, 1), (1, 4, 6, 6), (2, 3, 2)),
+        ("table", lambda: nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)), (5,), (1,)),
+    ], 31):
+        torch.manual_seed(seed)
+        axes(name, net(), shape, window)
 
 
 if __name__ == "__main__":

@@ -9,13 +9,14 @@
 (1, 128, 128)
 """
 
-from . import assets, captum, gradcam, target
+from . import assets, captum, gradcam, ray, target
 from ._monosplit import UnsupportedOperator, __version__
 from .explanation import Explanation
 from .evaluation import Evaluation, MetricInfo, metrics
 from .explainer import Explainer
 from .listing import MethodInfo, methods
 from .model import CompiledNetwork, Finding, Layer, Model, load
+from .page import ServedPage
 from .quantus import quantus
 from .torch_export import ExportWarning, from_torch
 
@@ -30,6 +31,7 @@ __all__ = [
     "MethodInfo",
     "MetricInfo",
     "Model",
+    "ServedPage",
     "UnsupportedOperator",
     "__version__",
     "assets",
@@ -40,5 +42,6 @@ __all__ = [
     "methods",
     "metrics",
     "quantus",
+    "ray",
     "target",
 ]

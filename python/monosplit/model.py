@@ -15,6 +15,7 @@ from . import _monosplit
 from .evaluation import Evaluation, Method, evaluate
 from .explainer import Explainer
 from .explanation import Explanation
+from .page import Picture, ServedPage, serve
 from .progress import Progress, reporting
 from .samples import Input, array_of, dtype_name, is_torch, numpy_of, readable, returned, samples
 from .target import Region, Similarity, Target, TargetSpec, is_head, written
@@ -302,6 +303,20 @@ class Model:
             "inputs": inputs, **options,
         }
         return Explainer(self, network, compiled, dtype, arguments)
+
+    def serve(self, *pictures: Picture, port: int = 0, height: int = 900) -> ServedPage:
+        """Serves the explorer, a page on which this network is explained: α on a slider, all layers, methods beside each other.
+
+        In a notebook the result shows itself in a frame of ``height`` pixels; elsewhere open its ``address`` in a browser.
+        ``pictures`` are paths, folders or bytes of files. The server listens on this machine alone, and ends with
+        :meth:`ServedPage.stop`, with its ``with`` block, or with this process.
+
+        >>> import monosplit as ms
+        >>> with ms.load(ms.assets.network()).serve(ms.assets.photograph()) as page:
+        ...     page.address.startswith("http://127.0.0.1:")
+        True
+        """
+        return serve(self._source, self._options, self.name, pictures, port, height)
 
     def explain(
         self,

@@ -9,6 +9,10 @@ mod listing;
 mod model;
 mod pictures;
 mod progress;
+mod session;
+mod sweep_store;
+mod sweep_units;
+mod sweep_worker;
 
 use std::ffi::OsString;
 
@@ -40,6 +44,9 @@ fn _monosplit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model::Network>()?;
     module.add_class::<explainer::CompiledExplainer>()?;
     module.add_class::<explainer::Result>()?;
+    module.add_class::<sweep_store::SweepStore>()?;
+    module.add_class::<sweep_worker::SweepWorker>()?;
+    module.add_function(wrap_pyfunction!(sweep_store::experiment_text, module)?)?;
     module.add_function(wrap_pyfunction!(listing::methods, module)?)?;
     module.add_function(wrap_pyfunction!(evaluation::metric_catalogue, module)?)?;
     module.add_function(wrap_pyfunction!(evaluation::measure, module)?)?;

@@ -81,7 +81,7 @@ impl Opening {
 }
 
 #[cfg(feature = "cuda")]
-fn gpu(device: &str, precision: Precision) -> PyResult<Arc<dyn Engine>> {
+pub(crate) fn gpu(device: &str, precision: Precision) -> PyResult<Arc<dyn Engine>> {
     use monosplit::engine::Cuda;
     let number = match device.strip_prefix("cuda") {
         Some("") => 0,
@@ -93,7 +93,7 @@ fn gpu(device: &str, precision: Precision) -> PyResult<Arc<dyn Engine>> {
 }
 
 #[cfg(not(feature = "cuda"))]
-fn gpu(device: &str, _precision: Precision) -> PyResult<Arc<dyn Engine>> {
+pub(crate) fn gpu(device: &str, _precision: Precision) -> PyResult<Arc<dyn Engine>> {
     if device.starts_with("cuda") {
         let message = "this build of monosplit computes on the processor only; build the package with the feature \
                        'cuda' (pip install . --config-settings=build-args=\"--features cuda\")";

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.request
 
 import numpy as np
 import pytest
@@ -324,3 +325,16 @@ def test_the_examples_in_the_documentation_strings_run():
         ran += found.attempted
     assert doctest.testmod(ms).failed == 0
     assert ran > 5
+
+
+def test_the_explorer_is_served_until_its_block_ends(model, photograph):
+    with model.serve(photograph, photograph) as page:
+        with urllib.request.urlopen(page.address) as answer:
+            assert "<title>monosplit explorer" in answer.read().decode()
+        with urllib.request.urlopen(page.address + "pictures/1") as answer:
+            assert answer.read() == bytes(photograph)
+        assert f'src="{page.address}"' in page._repr_html_()
+    with pytest.raises(OSError):
+        urllib.request.urlopen(page.address)
+    with pytest.raises(ValueError, match="nowhere.png"):
+        model.serve("nowhere.png")

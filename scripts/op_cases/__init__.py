@@ -1,5 +1,9 @@
 """The golden cases of `make_op_cases.py`, one module per family of operators."""
 
-from . import activation, convolution, elementwise, layout, linear, normalisation, pooling, quantised, reduction, resize
+from . import (
+    activation, attention, convolution, elementwise, layout, linear, normalisation, pooling, quantised, recurrent, reduction, resize,
+)
 
-FAMILIES = [activation, convolution, elementwise, layout, linear, normalisation, pooling, quantised, reduction, resize]
+FAMILIES = [
+    activation, attention, convolution, elementwise, layout, linear, normalisation, pooling, quantised, recurrent, reduction, resize,
+]

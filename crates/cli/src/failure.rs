@@ -93,7 +93,7 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
             let shape = hint.value.as_deref().unwrap_or("3,224,224");
             return Some(format!("give --input-shape {shape}"));
         }
-        "given-inputs" => "--input NAME=FILE.npy gives one to `monosplit explain`",
+        "given-inputs" => "--input NAME=FILE gives one to `monosplit explain`",
         "labels" => "give --labels FILE, or a number",
         "layer-apart" => {
             let layer = hint.value.as_deref().unwrap_or("NAME");

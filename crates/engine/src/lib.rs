@@ -25,7 +25,7 @@ pub use cpu::{Cpu, InstructionSet};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;
-pub use incremental::{BaselineActivations, Change, IncrementalProgram};
+pub use incremental::{BaselineActivations, Change, FieldExtent, IncrementalProgram, receptive_field};
 pub use memory_budget::{check_memory, memory_limit, set_memory_limit};
 pub use memory_ledger::Reservation;
 #[cfg(feature = "onnxruntime")]
@@ -79,6 +79,15 @@ impl CompileOptions {
     }
 }
 
+/// What computes, as far as the last bits of results depend on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct EngineIdentity {
+    /// The name of the engine: `cpu`, `cuda`, `onnxruntime`; empty if it does not say.
+    pub engine: String,
+    /// The vector instructions, as [`InstructionSet::key`] writes them, or the name of the GPU; empty if unknown.
+    pub instructions: String,
+}
+
 /// A machine that can run graphs.
 pub trait Engine: Send + Sync {
     /// The precision this engine computes in unless the options of a compilation name another.
@@ -97,6 +106,11 @@ pub trait Engine: Send + Sync {
     /// batches.
     fn preferred_batch_size(&self) -> Option<usize> {
         None
+    }
+
+    /// What computes. Results of different engines and instructions may differ in their last bits.
+    fn identity(&self) -> Result<EngineIdentity> {
+        Ok(EngineIdentity::default())
     }
 
     /// Compiles `graph` for copies of its first input, an image, that are changed within a rectangle of at most this height and

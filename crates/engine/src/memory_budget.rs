@@ -7,8 +7,8 @@ use monosplit_graph::{Error, Hint, Result};
 
 /// The share of free memory that a program may hold, in quarters.
 const QUARTERS: usize = 3;
-/// The budget where the system does not say what is free.
-const UNKNOWN: usize = 16 << 30;
+/// The budget where the system does not say what is free; half of what can be addressed where that is less.
+const UNKNOWN: usize = if usize::BITS > 34 { (1u64 << 34) as usize } else { usize::MAX / 2 };
 
 /// The budget of all engines that have none of their own; 0 if it is measured.
 static PROCESS_LIMIT: AtomicUsize = AtomicUsize::new(0);
@@ -61,7 +61,7 @@ impl std::fmt::Display for Size {
         match self.0 {
             None | Some(usize::MAX) => f.write_str("more than can be addressed"),
             Some(bytes) if bytes < 10 << 20 => write!(f, "{} KiB", bytes.div_ceil(1 << 10)),
-            Some(bytes) if bytes < 10 << 30 => write!(f, "{} MiB", bytes.div_ceil(1 << 20)),
+            Some(bytes) if bytes >> 30 < 10 => write!(f, "{} MiB", bytes.div_ceil(1 << 20)),
             Some(bytes) => write!(f, "{} GiB", bytes.div_ceil(1 << 30)),
         }
     }
@@ -124,7 +124,18 @@ mod free {
     }
 }
 
-#[cfg(not(target_os = "linux"))]
+/// A page of WebAssembly counts its own memory, which grows up to what 32 bits address.
+#[cfg(target_arch = "wasm32")]
+mod free {
+    /// The bytes of a page of memory.
+    const PAGE: usize = 1 << 16;
+
+    pub(super) fn bytes() -> Option<usize> {
+        Some(usize::MAX - std::arch::wasm32::memory_size::<0>() * PAGE)
+    }
+}
+
+#[cfg(not(any(target_os = "linux", target_arch = "wasm32")))]
 mod free {
     pub(super) fn bytes() -> Option<usize> {
         None

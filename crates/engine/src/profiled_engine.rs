@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use monosplit_graph::{Graph, Result, Tensor};
 
-use crate::{CompileOptions, Engine, IncrementalProgram, Precision, Profile, Program, StatefulProgram};
+use crate::{
+    CompileOptions, Engine, EngineIdentity, IncrementalProgram, Precision, Profile, Program, StatefulProgram,
+};
 
 /// Entries are merged when there are more than this many.
 const MAX_ENTRIES: usize = 1 << 14;
@@ -44,6 +46,10 @@ impl Engine for ProfiledEngine<'_> {
 
     fn preferred_batch_size(&self) -> Option<usize> {
         self.engine.preferred_batch_size()
+    }
+
+    fn identity(&self) -> Result<EngineIdentity> {
+        self.engine.identity()
     }
 
     fn compile_incremental(

@@ -1,5 +1,6 @@
 //! The evaluated model: its class scores, and the maps of groups of candidates, compiled once and run on many images.
 
+use std::borrow::Cow;
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -22,7 +23,7 @@ const CACHED_PROGRAMS: usize = 3;
 
 /// A network compiled for class scores and for maps.
 pub struct EvaluatedModel<'a> {
-    graph: &'a Graph,
+    graph: Cow<'a, Graph>,
     engine: &'a dyn Engine,
     /// An explainer without maps runs the network alone, at any batch size.
     scores: Explainer,
@@ -35,18 +36,28 @@ pub struct EvaluatedModel<'a> {
 impl<'a> EvaluatedModel<'a> {
     /// Compiles `graph`, whose first input is the image `[N, C, H, W]` and whose first output holds the class scores.
     pub fn new(graph: &'a Graph, engine: &'a dyn Engine) -> Result<Self> {
-        if samples_interact(graph) {
+        Self::of(Cow::Borrowed(graph), engine)
+    }
+
+    /// The same for a graph that nobody else needs.
+    pub fn owned(graph: Graph, engine: &'a dyn Engine) -> Result<Self> {
+        Self::of(Cow::Owned(graph), engine)
+    }
+
+    fn of(graph: Cow<'a, Graph>, engine: &'a dyn Engine) -> Result<Self> {
+        if samples_interact(&graph) {
             return Err(Error::unsupported(
                 "in this network the samples of a batch depend on each other, so one image has no score of its own; \
                  export it in evaluation mode",
             ));
         }
-        let scores = Explainer::new(graph, &[], engine)?;
+        let scores = Explainer::new(&graph, &[], engine)?;
+        let held = HeldScores::new(&graph, engine)?;
         Ok(EvaluatedModel {
             graph,
             engine,
             scores,
-            held: HeldScores::new(graph, engine)?,
+            held,
             compiled: Mutex::new(Vec::new()),
             perturbation_scorer: PerturbationScorer::default(),
         })
@@ -54,7 +65,7 @@ impl<'a> EvaluatedModel<'a> {
 
     /// The graph.
     pub fn graph(&self) -> &Graph {
-        self.graph
+        &self.graph
     }
 
     /// The class scores `[N, classes]` of images.
@@ -105,7 +116,7 @@ impl<'a> EvaluatedModel<'a> {
 
     fn explainer(&self, keys: Vec<String>, requests: &[MapRequest]) -> Result<Arc<Explainer>> {
         let Ok(mut compiled) = self.compiled.lock() else {
-            return Ok(Arc::new(Explainer::new(self.graph, requests, self.engine)?));
+            return Ok(Arc::new(Explainer::new(&self.graph, requests, self.engine)?));
         };
         if let Some(at) = compiled.iter().position(|(known, _)| *known == keys) {
             let found = compiled.remove(at);
@@ -116,7 +127,7 @@ impl<'a> EvaluatedModel<'a> {
         if compiled.len() >= CACHED_PROGRAMS {
             compiled.remove(0);
         }
-        let explainer = Arc::new(Explainer::new(self.graph, requests, self.engine)?);
+        let explainer = Arc::new(Explainer::new(&self.graph, requests, self.engine)?);
         compiled.push((keys, explainer.clone()));
         Ok(explainer)
     }
@@ -348,8 +359,8 @@ impl Network for CandidateNetwork<'_> {
         let request = std::slice::from_ref(&self.compiled_group.requests[place]);
         let mut maps = Vec::new();
         // Only one network is held at a time, because all of them might not fit into memory.
-        for count in 1..=trained(self.evaluated_model.graph).len() {
-            let (forgotten, _) = randomised(self.evaluated_model.graph, count, seed)?;
+        for count in 1..=trained(self.evaluated_model.graph()).len() {
+            let (forgotten, _) = randomised(self.evaluated_model.graph(), count, seed)?;
             let explainer = Explainer::new(&forgotten, request, self.evaluated_model.engine)?;
             let class = Class::Index(class);
             let batch = ExplainBatch::new(image, &class, &self.compiled_group.settings);

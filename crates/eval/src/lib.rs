@@ -10,7 +10,6 @@ pub mod experiment;
 mod given_maps;
 #[cfg(test)]
 mod golden;
-mod grid_evaluation;
 mod metric;
 mod metric_evaluator;
 pub mod metrics;
@@ -28,12 +27,12 @@ pub mod similarity;
 mod statistics;
 pub mod store;
 mod summary;
+pub mod sweep;
 mod timing;
 
 pub use candidate::{Candidate, Source};
 pub use evaluated_model::{CompiledGroup, EvaluatedModel, ImageFacts, Maps};
 pub use given_maps::{GivenMaps, MapSource, MappedImages};
-pub use grid_evaluation::{EvaluatedImage, EvaluationGrid, Evaluator, GridEvaluation, Outcome};
 pub use metric::{Better, Case, CaseShape, Metric, Network, Undefined};
 pub use metric_evaluator::MetricEvaluator;
 pub use parquet::{Column, parquet};
@@ -47,4 +46,5 @@ pub use sha256::Sha256;
 pub use similarity::Similarity;
 pub use statistics::{Estimate, Verdict, mean, verdict};
 pub use summary::{MetricSummary, Summary, metric_title};
+pub use sweep::{EvaluatedImage, Evaluator, Outcome};
 pub use timing::Timing;

@@ -6,13 +6,13 @@ use monosplit_graph::{Error, Kind, Noise, Result, Tensor};
 use crate::candidate::Candidate;
 use crate::dataset::Sample;
 use crate::evaluated_model::{CandidateNetwork, CompiledGroup, EvaluatedModel, ImageFacts, MapCache, Maps};
-use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::{Case, Metric, Undefined};
+use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
 
 /// Measures maps by metrics.
 pub struct MetricEvaluator<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
-    metrics: &'a [Box<dyn Metric>],
+    metrics: Vec<Box<dyn Metric>>,
     seed: u64,
     memory: MapCache,
     compiled_group: Option<CompiledGroup>,
@@ -67,7 +67,7 @@ impl LoadedBatch {
 
 impl<'a> MetricEvaluator<'a> {
     /// Measures the maps of `evaluated_model` by `metrics`, whose random numbers come from `seed`.
-    pub fn new(evaluated_model: &'a EvaluatedModel<'a>, metrics: &'a [Box<dyn Metric>], seed: u64) -> Self {
+    pub fn new(evaluated_model: &'a EvaluatedModel<'a>, metrics: Vec<Box<dyn Metric>>, seed: u64) -> Self {
         MetricEvaluator {
             evaluated_model,
             metrics,

@@ -6,10 +6,10 @@ use monosplit_graph::{Error, Result};
 use crate::candidate::Candidate;
 use crate::dataset::Sample;
 use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
-use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::Undefined;
 use crate::metric_evaluator::LoadedBatch;
 use crate::similarity::Similarity;
+use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
 
 /// The similarities of the paper, and the rank correlation of absolute values.
 pub const SIMILARITIES: [Similarity; 4] =
@@ -18,14 +18,14 @@ pub const SIMILARITIES: [Similarity; 4] =
 /// Compares the maps of a trained network with those of a randomised one.
 pub struct Sanity<'a> {
     trained: &'a EvaluatedModel<'a>,
-    randomised: &'a EvaluatedModel<'a>,
+    randomised: EvaluatedModel<'a>,
     compiled_groups: Option<[CompiledGroup; 2]>,
     loaded: [LoadedBatch; 2],
 }
 
 impl<'a> Sanity<'a> {
     /// Compares the maps of `trained` with those of `randomised`.
-    pub fn new(trained: &'a EvaluatedModel<'a>, randomised: &'a EvaluatedModel<'a>) -> Self {
+    pub fn new(trained: &'a EvaluatedModel<'a>, randomised: EvaluatedModel<'a>) -> Self {
         Sanity { trained, randomised, compiled_groups: None, loaded: Default::default() }
     }
 

@@ -7,8 +7,8 @@ use monosplit_graph::{Error, Result};
 use crate::candidate::Candidate;
 use crate::dataset::Sample;
 use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
-use crate::grid_evaluation::{EvaluatedImage, Evaluator, Outcome};
 use crate::metric::Better;
+use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
 
 /// How often a map is computed. The shortest time counts, because disturbances only make it longer.
 const REPEATS: usize = 3;

@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use monosplit_autodiff::{GradientRules, Walk};
-use monosplit_engine::{CompileOptions, Engine, Precision};
+use monosplit_engine::Engine;
 use monosplit_graph::op::{Binary, Reduction};
 use monosplit_graph::passes::drop_rounding;
 use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
@@ -14,15 +14,12 @@ use crate::explain_batch::{Class, ExplainBatch, Settings};
 use crate::explanation_builder::ExplanationBuilder;
 use crate::explanation_graph::ClassInput;
 use crate::network::Network;
-use crate::relevance::EPSILON;
+use crate::relevance_audit::{RelevanceAudit, RelevanceSize};
 use crate::scaled::Scale;
 use crate::sensitivity::Sensitivity;
 use crate::split::{InputSplit, Split, Stabiliser};
 use crate::split_streams::{Stream, StreamPart, sensitivity};
 use crate::sum_stream::{SumStream, Thresholds};
-
-/// Sums below this count as zero.
-const VANISHED: f64 = 1e-150;
 
 /// The checks of one layer.
 #[derive(Clone, Debug, PartialEq)]
@@ -54,8 +51,12 @@ pub struct Audit {
     pub relevance_loss: f64,
     /// The same with the stabiliser of its denominators, which absorbs relevance where they are small.
     pub stabilised_loss: f64,
+    /// The relevance of the class scores, `a⁺` of the top class, and what the default stabiliser of the streams does to it.
+    pub relevance: RelevanceSize,
     /// Whether the class scores are the same bits with and without the explanation.
     pub same_bits: bool,
+    /// Whether all activations and gradients of the network on its own are finite. If not, nothing else says much.
+    pub finite: bool,
 }
 
 /// Audits `source` on a preprocessed image `[1, C, H, W]` for its top class. A network of fixed batch size takes a whole
@@ -74,12 +75,19 @@ pub fn audit(source: &Graph, image: &Tensor, engine: &dyn Engine) -> Result<Audi
         least_sensitivity: explained.least[i],
         growth: growth[i],
     });
+    let relevance = RelevanceAudit::of(&network, image, plain.class, engine)?;
     Ok(Audit {
         layers: audits.collect(),
-        relevance_loss: relevance_loss(&network, image, plain.class, f64::MIN_POSITIVE.sqrt(), engine)?,
-        stabilised_loss: relevance_loss(&network, image, plain.class, EPSILON, engine)?,
+        relevance_loss: relevance.loss,
+        stabilised_loss: relevance.stabilised_loss,
+        relevance: relevance.size,
         same_bits: same_bits(&plain.logits, &explained.logits),
+        finite: [&plain.activations, &plain.gradients].into_iter().flatten().all(is_finite),
     })
+}
+
+fn is_finite(values: &Tensor) -> bool {
+    values.to_f64().iter().all(|value| value.is_finite())
 }
 
 /// Whether a node is a layer: not a step of a decomposition, and not a node that only moves elements.
@@ -198,46 +206,6 @@ fn least_sensitivity(g: &mut Graph, scale: &Scale, message: Sensitivity) -> Resu
     g.over(least, most)
 }
 
-/// Relevance at the image over relevance at the class scores, less one. The value of a sum of zeros is its bias: relevance that it
-/// receives stays with the bias and counts as arrived.
-fn relevance_loss(
-    network: &Rc<Network>,
-    image: &Tensor,
-    class: usize,
-    epsilon: f64,
-    engine: &dyn Engine,
-) -> Result<f64> {
-    let split = Split::default().stabiliser(Stabiliser::None);
-    let mut builder = ExplanationBuilder::new(network, ClassInput::Given)?;
-    let (begun, _) = builder.relevances_with(&split, epsilon, network.logits())?;
-    let (reached, _) = builder.relevances_with(&split, epsilon, network.input())?;
-    let recorded = builder.recorded_relevance(&split, epsilon)?;
-    let mut g = builder.graph;
-    let least = g.number(VANISHED);
-    let mut totals: Vec<NodeId> = Vec::new();
-    for relevance in [begun, reached] {
-        totals.push(g.plus(relevance.plus, relevance.minus)?);
-    }
-    for &(relevance, sum) in recorded.borrow().iter() {
-        let size = g.magnitude(sum)?;
-        let vanished = g.binary(Binary::Less, size, least)?;
-        totals.push(g.masked(vanished, relevance)?);
-    }
-    for value in totals {
-        let axes: Vec<usize> = (0..g.node(value).shape.rank()).collect();
-        let total = g.reduced(Reduction::Sum, value, &axes, false)?;
-        g.output("", total);
-    }
-    let g = g.pruned()?;
-    let totals = engine
-        .compile_with(&g, &CompileOptions::default().precision(Precision::F64))?
-        .run(&given(&g, image, class)?)?;
-    let mut totals = totals.iter().map(|total| total.to_f64()[0]);
-    let before = totals.next().unwrap_or(0.0);
-    let after: f64 = totals.sum();
-    Ok(if before == 0.0 { 0.0 } else { after / before - 1.0 })
-}
-
 /// The largest element of `a⁺` and `a⁻` at every layer as a power of ten, under each stabiliser.
 fn growth(
     network: &Rc<Network>,
@@ -274,7 +242,7 @@ fn growth(
 }
 
 /// The inputs of a graph of the audit: one class for all samples, α = 0.
-fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
+pub(crate) fn given(g: &Graph, image: &Tensor, class: usize) -> Result<Vec<Tensor>> {
     let settings = Settings::default().alpha(0.0);
     let batch = ExplainBatch::new(image, &Class::Top, &settings);
     bind(g, &batch, &vec![class as i64; batch.samples()])
@@ -313,7 +281,7 @@ pub struct PairAudit {
     pub plain_difference: f64,
     /// The largest magnitude of `g` and `h`: how much cancels in `g − h`.
     pub magnitude: f64,
-    /// The largest class score.
+    /// The largest class score; not finite if one of them is not.
     pub largest_score: f64,
     /// The largest decrease of `g` or `h` when an input grows, over their largest magnitude.
     pub decrease: f64,
@@ -362,8 +330,8 @@ pub fn audit_pair(
         let here = run(plus.clone(), minus.clone())?;
         let difference: Vec<f64> = plus.iter().zip(&minus).map(|(p, m)| p - m).collect();
         let logits = network.run(&[Tensor::new(shape.clone(), difference)?])?[0].to_f64().to_vec();
-        let largest = logits.iter().fold(0.0f64, |m, v| m.max(v.abs()));
-        found.largest_score = found.largest_score.max(largest);
+        let largest = logits.iter().fold(0.0f64, |m, v| worse(m, v.abs()));
+        found.largest_score = worse(found.largest_score, largest);
         let given = [Tensor::new(shape.clone(), plus.clone())?, Tensor::new(shape.clone(), minus.clone())?];
         let centred = recentred.run(&given)?;
         let (g, h) = (centred[0].to_f64(), centred[1].to_f64());

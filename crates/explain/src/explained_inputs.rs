@@ -161,6 +161,30 @@ impl ExplainedInputs {
         &self.parts
     }
 
+    /// A graph that was made of [`network`](ExplainedInputs::network), as its explanation is, with the explained inputs themselves
+    /// in place of the value that is made of them.
+    pub fn with_encoder(&self, graph: &Graph) -> Result<Graph> {
+        let mut whole = Graph::new();
+        let encoded = self.encoder.copy_into_with(&mut whole, &HashMap::new())?;
+        let name = |graph: &Graph, id: NodeId| graph.node(id).label.tensor.clone();
+        let value = self.network.inputs().first().map(|&id| name(&self.network, id));
+        let mut known = HashMap::new();
+        for &id in graph.inputs() {
+            let own = name(graph, id);
+            // The network may read token ids beside their embedding, to see which of them are padding.
+            let same = self.encoder.inputs().iter().find(|&&input| name(&self.encoder, input) == own);
+            if value.as_ref() == Some(&own) {
+                known.insert(id, encoded[self.encoder.outputs()[0].node]);
+            } else if let Some(&same) = same {
+                known.insert(id, encoded[same]);
+            }
+        }
+        let map = graph.copy_into_with(&mut whole, &known)?;
+        graph.outputs().iter().for_each(|output| whole.output(output.name.clone(), map[output.node]));
+        graph.metadata().iter().for_each(|(key, value)| whole.set_metadata(key, value));
+        Ok(whole)
+    }
+
     /// Compiles what makes the explained value from the inputs.
     pub fn encoder(&self, engine: &dyn Engine) -> Result<InputEncoder> {
         Ok(InputEncoder { inputs: self.clone(), program: engine.compile(&self.encoder)? })

@@ -15,6 +15,7 @@ use monosplit_autodiff::{Edge, Rules};
 use monosplit_graph::op::{Binary, Linearity, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
+use crate::constant_elements::{marked, unmarked};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
 use crate::stabilised_quotient::stabilised_quotient;
@@ -25,15 +26,35 @@ pub(crate) const EPSILON: f64 = 1e-6;
 /// It stays at least this large under an exponent, so that 0/0 cannot arise.
 const LEAST_EPSILON: f64 = 1e-30;
 
+/// The power of two by which relevance may grow at a weighted sum: by the inverse of the stabiliser, where the stabiliser of the
+/// streams has left sums of mixed sign behind.
+const GROWTH: f64 = 20.0;
+/// The power of two that bounds relevance where the walk begins.
+const BEGINNING: f64 = 40.0;
+
 /// Relevance of the positive and of the negative stream of a value, under the exponent of the seed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Relevance {
     pub(crate) plus: NodeId,
     pub(crate) minus: NodeId,
+    /// What both are under besides: relevance grows where sums nearly cancel.
+    pub(crate) exponent: Option<NodeId>,
+    /// The magnitude of both is about two to this power at most.
+    pub(crate) bound: f64,
 }
 
-/// Pairs of relevance and the weighted sum that received it.
-pub(crate) type RecordedRelevance = RefCell<Vec<(NodeId, NodeId)>>;
+/// Relevance that a node received and does not hand on.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Recorded {
+    pub(crate) relevance: NodeId,
+    /// Its exponent besides that of the seed.
+    pub(crate) exponent: Option<NodeId>,
+    /// The weighted sum that received it, which keeps it only where it is zero; none keeps all.
+    pub(crate) sum: Option<NodeId>,
+}
+
+/// What weighted sums and constants received.
+pub(crate) type RecordedRelevance = RefCell<Vec<Recorded>>;
 
 /// The rules for `(R⁺, R⁻)`.
 pub(crate) struct Relevances {
@@ -42,17 +63,32 @@ pub(crate) struct Relevances {
     pub(crate) network: Rc<Network>,
     pub(crate) scale: Scale,
     pub(crate) stream: Rc<SumStream>,
-    /// Relevance received by weighted sums: where a sum is only its bias, relevance stays there.
+    /// Relevance received by weighted sums and by constants: where a sum is only its bias, relevance stays there.
     pub(crate) recorded: Rc<RecordedRelevance>,
+}
+
+/// The positive and the negative part of a weight.
+struct Halves {
+    plus: NodeId,
+    minus: NodeId,
 }
 
 impl Relevance {
     fn map(self, g: &mut Graph, mut f: impl FnMut(&mut Graph, NodeId) -> Result<NodeId>) -> Result<Self> {
-        Ok(Relevance { plus: f(g, self.plus)?, minus: f(g, self.minus)? })
+        Ok(Relevance { plus: f(g, self.plus)?, minus: f(g, self.minus)?, ..self })
     }
 
     fn swapped(self) -> Self {
-        Relevance { plus: self.minus, minus: self.plus }
+        Relevance { plus: self.minus, minus: self.plus, ..self }
+    }
+
+    /// The relevance that a walk begins with.
+    pub(crate) fn beginning(plus: NodeId, minus: NodeId) -> Self {
+        Relevance { plus, minus, exponent: None, bound: BEGINNING }
+    }
+
+    fn scaled(self, value: NodeId) -> Scaled {
+        Scaled { value, exponent: self.exponent, bound: self.bound }
     }
 }
 
@@ -60,7 +96,11 @@ impl Rules for Relevances {
     type Message = Relevance;
 
     fn join(&mut self, g: &mut Graph, a: Relevance, b: Relevance) -> Result<Relevance> {
-        Ok(Relevance { plus: g.plus(a.plus, b.plus)?, minus: g.plus(a.minus, b.minus)? })
+        let (plus, other, exponent) = self.scale.aligned(g, a.scaled(a.plus), b.scaled(b.plus))?;
+        let plus = g.plus(plus, other)?;
+        let (minus, other, _) = self.scale.aligned(g, a.scaled(a.minus), b.scaled(b.minus))?;
+        let minus = g.plus(minus, other)?;
+        Ok(Relevance { plus, minus, exponent, bound: a.bound.max(b.bound) + 1.0 })
     }
 
     fn pass(&mut self, g: &mut Graph, edge: &Edge<'_>, r: Relevance) -> Result<Option<Relevance>> {
@@ -89,6 +129,11 @@ impl Relevances {
             Op::Binary(binary @ (Binary::Max | Binary::Min)) => {
                 let first = selects_first(g, node, *binary)?;
                 let on = if index == 0 { first } else { g.unary(Unary::Not, first)? };
+                if active == 1 {
+                    let lost = g.unary(Unary::Not, on)?;
+                    let kept = r.map(g, |g, v| g.masked(lost, v))?;
+                    self.record(kept);
+                }
                 r.map(g, |g, v| {
                     let won = g.masked(on, v)?;
                     g.summed_to(won, &shape)
@@ -104,6 +149,7 @@ impl Relevances {
             Op::MatMul { .. } | Op::Binary(Binary::Mul) if active == 2 => self.product(g, id, node, index, r),
             op => match op.properties().linearity {
                 Linearity::Selection(_) => {
+                    self.record_constants(g, id, node, index, r)?;
                     let operands = Coefficients { operands: &node.inputs, magnitude: true };
                     r.map(g, |g, v| transpose(g, id, index, v, operands))
                 }
@@ -128,19 +174,24 @@ impl Relevances {
         index: usize,
         r: Relevance,
     ) -> Result<Relevance> {
+        let [plus, minus] = self.scale.ready_alike(g, r.scaled(r.plus), r.scaled(r.minus), GROWTH)?;
+        let r =
+            Relevance { plus: plus.value, minus: minus.value, exponent: plus.exponent, bound: plus.bound };
         let sums = self
             .stream
             .contribution(id)
             .ok_or_else(|| Error::argument("the sum stream kept no contributions"))?;
-        let differences = match affine_bias(g, node)? {
-            Some(bias) => g.minus(id, bias)?,
-            None => id,
-        };
+        let constants = self.stream.summed_constants(node);
+        let differences = self.contributions(g, id, node, index, constants)?;
         let (plus, minus) = self.pair(g, sums, differences)?;
-        self.recorded.borrow_mut().extend([(r.plus, plus), (r.minus, minus)]);
+        for (relevance, sum) in [(r.plus, plus), (r.minus, minus)] {
+            let recorded = Recorded { relevance, exponent: r.exponent, sum: Some(sum) };
+            self.recorded.borrow_mut().push(recorded);
+        }
         let c = Relevance {
             plus: self.segmented(g, r.plus, plus, sums)?,
             minus: self.segmented(g, r.minus, minus, sums)?,
+            ..r
         };
         let (gains, partner) = self.gains(g, id, node, index, c)?;
         let exponent = match (sums.exponent, partner) {
@@ -149,10 +200,72 @@ impl Relevances {
         };
         let input = node.inputs[index];
         let like = Scaled { value: input, exponent, bound: 0.0 };
-        let stream = self.under_exponent_of(g, self.stream.at(input), like)?;
-        let below = self.scale.under(g, input, like)?;
+        let (mut stream, mut below) = (self.stream.at(input), input);
+        if let Some(mask) = constants {
+            stream = stream.map(g, |g, value| unmarked(g, mask, value))?;
+            below = unmarked(g, mask, below)?;
+        }
+        let stream = self.under_exponent_of(g, stream, like)?;
+        let below = self.scale.under(g, below, like)?;
         let (a_plus, a_minus) = self.halves(g, stream, below)?;
-        Ok(Relevance { plus: g.times(a_plus, gains.plus)?, minus: g.times(a_minus, gains.minus)? })
+        let (plus, minus) = (g.times(a_plus, gains.plus)?, g.times(a_minus, gains.minus)?);
+        Ok(Relevance { plus, minus, bound: r.bound + GROWTH, ..r })
+    }
+
+    /// What the elements of the input contribute to a weighted sum: the sum without its bias, and without `constants`.
+    fn contributions(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        constants: Option<NodeId>,
+    ) -> Result<NodeId> {
+        let bias = affine_bias(g, node)?;
+        let Some(mask) = constants else { return bias.map_or(Ok(id), |bias| g.minus(id, bias)) };
+        let mut operands = node.inputs.clone();
+        operands[index] = unmarked(g, mask, node.inputs[index])?;
+        if bias.is_some() {
+            operands.truncate(2);
+        }
+        g.add(node.op.clone(), &operands)
+    }
+
+    /// Records relevance that stays where it is.
+    fn record(&self, kept: Relevance) {
+        let recorded = [kept.plus, kept.minus];
+        let recorded = recorded.map(|relevance| Recorded { relevance, exponent: kept.exponent, sum: None });
+        self.recorded.borrow_mut().extend(recorded);
+    }
+
+    /// Records the relevance of elements that a node takes from no active operand, once for all its operands.
+    fn record_constants(
+        &self,
+        g: &mut Graph,
+        id: NodeId,
+        node: &Node,
+        index: usize,
+        r: Relevance,
+    ) -> Result<()> {
+        let active = |&i: &usize| self.network.is_active(node.inputs[i]);
+        if (0..node.inputs.len()).find(active) != Some(index) {
+            return Ok(());
+        }
+        if let (Op::Pad { .. }, Some(mask), None) =
+            (&node.op, self.stream.constants(id), self.stream.constants(node.inputs[0]))
+        {
+            let kept = r.map(g, |g, v| marked(g, mask, v))?;
+            self.record(kept);
+        }
+        if let Op::Concat { .. } | Op::Where = node.op {
+            let first = usize::from(matches!(node.op, Op::Where));
+            for constant in (first..node.inputs.len()).filter(|i| !active(i)) {
+                let operands = Coefficients { operands: &node.inputs, magnitude: true };
+                let kept = r.map(g, |g, v| transpose(g, id, constant, v, operands))?;
+                self.record(kept);
+            }
+        }
+        Ok(())
     }
 
     /// `(W⁺ᵀc⁺ + W⁻ᵀc⁻, W⁻ᵀc⁺ + W⁺ᵀc⁻)`, and the exponent it is under if the coefficients are an activation.
@@ -169,6 +282,7 @@ impl Relevances {
             let sorted = Relevance {
                 plus: g.select(positive, c.plus, c.minus)?,
                 minus: g.select(positive, c.minus, c.plus)?,
+                ..c
             };
             let operands = magnitudes(g, node, index)?;
             let coefficients = Coefficients { operands: &operands, magnitude: true };
@@ -186,7 +300,7 @@ impl Relevances {
             };
             let (pp, mm) = (through(weight.plus, c.plus)?, through(weight.minus, c.minus)?);
             let (mp, pm) = (through(weight.minus, c.plus)?, through(weight.plus, c.minus)?);
-            return Ok((Relevance { plus: g.plus(pp, mm)?, minus: g.plus(mp, pm)? }, exponent));
+            return Ok((Relevance { plus: g.plus(pp, mm)?, minus: g.plus(mp, pm)?, ..c }, exponent));
         }
         let input = g.node(node.inputs[index]).shape.clone();
         if let Some(maps) = signed_resize(node, &input) {
@@ -194,21 +308,21 @@ impl Relevances {
             for (axis, map) in maps {
                 pair = apply_parts_transposed(g, pair, axis, &map)?;
             }
-            return Ok((Relevance { plus: pair.0, minus: pair.1 }, None));
+            return Ok((Relevance { plus: pair.0, minus: pair.1, ..c }, None));
         }
         let unsigned = Coefficients { operands: &node.inputs, magnitude: true };
         Ok((c.map(g, |g, v| transpose(g, id, index, v, unsigned))?, None))
     }
 
     /// `W⁺` and `W⁻` of a weight, or the two streams of an activation under its exponent.
-    fn parts(&self, g: &mut Graph, weight: NodeId) -> Result<(Relevance, Option<NodeId>)> {
+    fn parts(&self, g: &mut Graph, weight: NodeId) -> Result<(Halves, Option<NodeId>)> {
         if self.network.is_active(weight) {
             let stream = self.stream.at(weight);
             let (plus, minus) = self.pair(g, stream, weight)?;
-            return Ok((Relevance { plus, minus }, stream.exponent));
+            return Ok((Halves { plus, minus }, stream.exponent));
         }
         let opposite = g.negated(weight)?;
-        Ok((Relevance { plus: g.rectified(weight)?, minus: g.rectified(opposite)? }, None))
+        Ok((Halves { plus: g.rectified(weight)?, minus: g.rectified(opposite)? }, None))
     }
 
     /// A product of two activations is affine in each with the other held; each gets half of the relevance.

@@ -8,7 +8,7 @@ use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Edge, GradientRules, Rules};
 use monosplit_graph::op::{Binary, Unary};
-use monosplit_graph::{Graph, Node, NodeId, Op, Result};
+use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
 use crate::methods::PoolChange;
 use crate::network::Network;
@@ -43,6 +43,11 @@ impl Rules for Rescale {
             self.maximum(g, id, node, &maximum, m)?
         } else if let (Op::Binary(binary @ (Binary::Max | Binary::Min)), 2) = (&node.op, active) {
             self.extremum(g, edge, *binary, m)?
+        } else if matches!(node.op, Op::Reduce { .. }) {
+            return Err(Error::unsupported(format!(
+                "DeepLIFT's rule is for functions of one element; {} makes one of several",
+                node.op.name()
+            )));
         } else {
             let change = g.minus(id, self.reference.at(id))?;
             g.times(m, change)?

@@ -80,25 +80,52 @@ impl Scale {
             return Ok(a);
         }
         let magnitude = g.magnitude(a.value)?;
+        let (raise, exponent) = self.raise(g, magnitude, a.exponent)?;
+        let value = self.lowered(g, a.value, raise)?;
+        Ok(Scaled { value, exponent: Some(exponent), bound: MODERATE })
+    }
+
+    /// The same for two values of one shape, under one exponent and with one bound.
+    pub(crate) fn ready_alike(
+        &self,
+        g: &mut Graph,
+        a: Scaled,
+        b: Scaled,
+        growth: f64,
+    ) -> Result<[Scaled; 2]> {
+        if a.bound.max(b.bound) + growth <= LIMIT {
+            return Ok([a, b]);
+        }
+        let (first, second) = (g.magnitude(a.value)?, g.magnitude(b.value)?);
+        let magnitude = g.binary(Binary::Max, first, second)?;
+        let (raise, exponent) = self.raise(g, magnitude, a.exponent)?;
+        let mut rescaled = |value: NodeId| -> Result<Scaled> {
+            let value = self.lowered(g, value, raise)?;
+            Ok(Scaled { value, exponent: Some(exponent), bound: MODERATE })
+        };
+        Ok([rescaled(a.value)?, rescaled(b.value)?])
+    }
+
+    /// What is to be added to the exponent of each sample so that `magnitude` is moderate, and the sum.
+    fn raise(&self, g: &mut Graph, magnitude: NodeId, exponent: Option<NodeId>) -> Result<(NodeId, NodeId)> {
         let largest = self.largest(g, magnitude)?;
         let power = power_of_two(g, largest)?;
         let power = g.unary(Unary::Ceil, power)?;
         let (none, large, small) = (g.number(0.0), g.number(MODERATE), g.number(-MODERATE));
         let too_large = g.binary(Binary::Greater, power, large)?;
-        let mut raise = g.select(too_large, power, none)?;
-        let exponent = match a.exponent {
-            Some(exponent) => {
-                let all = g.negated(exponent)?;
-                let fall = g.binary(Binary::Max, power, all)?;
-                let too_small = g.binary(Binary::Less, power, small)?;
-                raise = g.select(too_small, fall, raise)?;
-                g.plus(exponent, raise)?
-            }
-            None => raise,
-        };
-        let factor = self.power(g, raise, a.value, -1.0)?;
-        let value = g.times(a.value, factor)?;
-        Ok(Scaled { value, exponent: Some(exponent), bound: MODERATE })
+        let raise = g.select(too_large, power, none)?;
+        let Some(exponent) = exponent else { return Ok((raise, raise)) };
+        let all = g.negated(exponent)?;
+        let fall = g.binary(Binary::Max, power, all)?;
+        let too_small = g.binary(Binary::Less, power, small)?;
+        let raise = g.select(too_small, fall, raise)?;
+        Ok((raise, g.plus(exponent, raise)?))
+    }
+
+    /// `value·2^(−raise)`, sample by sample.
+    fn lowered(&self, g: &mut Graph, value: NodeId, raise: NodeId) -> Result<NodeId> {
+        let factor = self.power(g, raise, value, -1.0)?;
+        g.times(value, factor)
     }
 
     /// The same numbers, with exponent zero for all samples that fit in single precision.
@@ -168,6 +195,13 @@ impl Scale {
         let exponent = g.scaled(sign, exponent)?;
         let power = g.binary(Binary::Pow, two, exponent)?;
         self.per_sample(g, power, like)
+    }
+
+    /// A value without its exponent.
+    pub(crate) fn raised(&self, g: &mut Graph, value: NodeId, exponent: Option<NodeId>) -> Result<NodeId> {
+        let Some(exponent) = exponent else { return Ok(value) };
+        let factor = self.power(g, exponent, value, 1.0)?;
+        g.times(value, factor)
     }
 
     /// A plain value under the exponent of `like`.

@@ -93,34 +93,36 @@ impl ExplanationBuilder<'_> {
         with_share(&mut self.graph, &self.scale, message, share)
     }
 
-    /// `(R⁺, R⁻)` of the value `at`, and the exponent all of them are under.
-    pub(crate) fn relevances(&mut self, split: &Split, at: NodeId) -> Result<(Relevance, Option<NodeId>)> {
-        self.relevances_with(split, EPSILON, at)
+    /// `(R⁺, R⁻)` of the value `at`, each under its exponent.
+    pub(crate) fn relevances(&mut self, split: &Split, at: NodeId) -> Result<[Scaled; 2]> {
+        let relevance = self.relevances_with(split, EPSILON, at)?;
+        let seed = self.relevance_seed(split)?;
+        let exponent = self.scale.exponent_sum(&mut self.graph, seed.exponent, relevance.exponent)?;
+        Ok([relevance.plus, relevance.minus].map(|value| Scaled { value, exponent, bound: relevance.bound }))
     }
 
-    /// The same with another stabiliser of the denominators.
-    pub(crate) fn relevances_with(
-        &mut self,
-        split: &Split,
-        epsilon: f64,
-        at: NodeId,
-    ) -> Result<(Relevance, Option<NodeId>)> {
-        let seed = self.shared(&("relevance", split), |builder| {
+    /// `a⁺` of the class scores, the relevance that is handed down.
+    fn relevance_seed(&mut self, split: &Split) -> Result<Rc<Scaled>> {
+        self.shared(&("relevance", split), |builder| {
             let stream = builder.stream(split, true)?;
             let (scores, scale) = (builder.scores(), builder.scale);
             activation(&mut builder.graph, &scale, scores, stream.at(scores), StreamPart::Plus)
-        })?;
+        })
+    }
+
+    /// The same with another stabiliser of the denominators, under the exponent of the relevance of the class scores.
+    pub(crate) fn relevances_with(&mut self, split: &Split, epsilon: f64, at: NodeId) -> Result<Relevance> {
+        let seed = self.relevance_seed(split)?;
         let recorded = self.recorded_relevance(split, epsilon)?;
-        let relevance = self.message(&(split, epsilon.to_bits()), at, |builder| {
+        self.message(&(split, epsilon.to_bits()), at, |builder| {
             let stream = builder.stream(split, true)?;
             let (scores, one_hot) = (builder.scores(), builder.seed());
             let plus = builder.graph.times(one_hot, seed.value)?;
             let minus = builder.graph.scaled(0.0, plus)?;
             let (network, scale) = (builder.network.clone(), builder.scale);
             let rules = Relevances { epsilon, network, scale, stream, recorded };
-            Ok(Walk::new(rules, scores, Relevance { plus, minus }))
-        })?;
-        Ok((relevance, seed.exponent))
+            Ok(Walk::new(rules, scores, Relevance::beginning(plus, minus)))
+        })
     }
 
     /// The record of relevance handed to weighted sums by [`ExplanationBuilder::relevances_with`] so far.

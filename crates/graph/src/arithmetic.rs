@@ -1,7 +1,7 @@
 //! Arithmetic on the values of a graph, for code that writes graphs: each function appends the node that
 //! computes what it says.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Graph, NodeId};
 use crate::op::{Binary, Op, Reduction, Unary};
 use crate::shape::{Dim, Shape};
@@ -126,7 +126,9 @@ impl Graph {
         if from == *shape {
             return Ok(a);
         }
-        let lead = from.rank() - shape.rank();
+        let lead = from.rank().checked_sub(shape.rank());
+        let lead =
+            lead.ok_or_else(|| Error::shape(format!("no value of shape {shape} broadcasts to {from}")))?;
         let stretched = |axis: usize| {
             axis < lead || (shape.dims()[axis - lead] == Dim::Fixed(1) && from.dims()[axis] != Dim::Fixed(1))
         };

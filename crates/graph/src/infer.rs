@@ -6,8 +6,9 @@ use crate::op::{Binary, Op, Padding, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
 
-/// The largest number of elements (per sample) a value may have.
-const MAX_ELEMENTS: usize = 1 << 40;
+/// The largest number of elements (per sample) a value may have: more than any machine holds, and where addresses are short, what
+/// can be addressed.
+const MAX_ELEMENTS: usize = if usize::BITS > 40 { (1u64 << 40) as usize } else { usize::MAX >> 3 };
 
 /// Shape and kind of the value `op` produces from `inputs`.
 pub(crate) fn infer(op: &Op, inputs: &[&Node]) -> Result<(Shape, Kind)> {
@@ -381,7 +382,7 @@ fn slice(axis: usize, start: usize, step: isize, length: usize, shape: &Shape) -
     let available = checked_axis(axis, shape)?.fixed().ok_or_else(bad)?;
     let within = |n: i128| (0..available as i128).contains(&n);
     let last = start as i128 + (length as i128 - 1) * step as i128;
-    if step == 0 || (length > 0 && !(within(start as i128) && within(last))) {
+    if step == 0 || start > available || (length > 0 && !(within(start as i128) && within(last))) {
         return Err(bad());
     }
     let mut dims = shape.dims().to_vec();
@@ -490,6 +491,9 @@ mod tests {
         assert_eq!(shape_of(take(5, -2, 3), &x).unwrap(), Shape::batched(&[3]));
         assert!(shape_of(take(4, -2, 4), &x).is_err());
         assert!(shape_of(take(0, 1, 7), &x).is_err());
+        // Nothing is taken at the end at most: its transpose pads by what stands on both sides.
+        assert_eq!(shape_of(take(6, 1, 0), &x).unwrap(), Shape::batched(&[0]));
+        assert!(shape_of(take(7, 1, 0), &x).is_err());
         assert!(shape_of(Op::Slice { axis: 0, start: 0, step: 1, length: 1 }, &x).is_err());
     }
 

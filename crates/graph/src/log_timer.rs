@@ -1,9 +1,9 @@
 //! The duration of a stage for the log.
 
 use std::fmt;
-use std::time::Instant;
 
 use log::Level;
+use web_time::Instant;
 
 /// The time since a stage began, to be written with `{}`. The clock is not read unless messages of the level are logged.
 #[derive(Clone, Copy, Debug)]

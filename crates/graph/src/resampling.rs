@@ -13,6 +13,42 @@ impl ResizeAxis {
         (0..self.length).map(at).collect()
     }
 
+    /// The taps of an antialiased resize: where it shrinks, the kernel is as much wider as the axis is shorter. Elements outside
+    /// are the nearest inside, or left out. None for nearest neighbours, which have no kernel.
+    pub fn antialiased_taps(
+        &self,
+        interpolation: Interpolation,
+        coordinates: Coordinates,
+        length: usize,
+        exclude_outside: bool,
+    ) -> Option<Vec<Taps>> {
+        let (reach, kernel): (f64, Box<dyn Fn(f64) -> f64>) = match interpolation {
+            Interpolation::Nearest(_) => return None,
+            Interpolation::Linear => (1.0, Box::new(|x: f64| (1.0 - x.abs()).max(0.0))),
+            Interpolation::Cubic { coefficient, .. } => (2.0, Box::new(move |x| keys(x, coefficient))),
+        };
+        let wide = (1.0 / self.scale).max(1.0);
+        let taps = (0..self.length).map(|position| {
+            let centre = coordinate(coordinates, self, length, position);
+            let (low, high) = (centre - reach * wide, centre + reach * wide);
+            let ends = (low.ceil() as i64, high.floor() as i64);
+            let inside = (0, length as i64 - 1);
+            let shown = if exclude_outside { (ends.0.max(inside.0), ends.1.min(inside.1)) } else { ends };
+            let mut weighed: Taps = Vec::new();
+            for at in shown.0..=shown.1 {
+                let weight = kernel((at as f64 - centre) / wide);
+                let from = at.clamp(inside.0, inside.1) as usize;
+                match weighed.last_mut().filter(|(last, _)| *last == from) {
+                    Some((_, sum)) => *sum += weight,
+                    None => weighed.push((from, weight)),
+                }
+            }
+            let total: f64 = weighed.iter().map(|tap| tap.1).sum();
+            weighed.into_iter().map(|(from, weight)| (from, weight / total)).collect()
+        });
+        Some(taps.collect())
+    }
+
     /// The order in which the axes of a value of this shape are resized. Shrinking first keeps every intermediate value no
     /// larger than the larger of input and output.
     pub fn shrinking_first(axes: &[ResizeAxis], shape: &[usize]) -> Vec<ResizeAxis> {
@@ -48,13 +84,17 @@ fn nearest(rounding: Rounding, x: f64, length: usize) -> usize {
     (rounded.max(0.0) as usize).min(length - 1)
 }
 
-fn cubic(coefficient: f64, exclude_outside: bool, x: f64, length: usize) -> Taps {
-    let a = coefficient;
-    let weight = |distance: f64| match distance.abs() {
+/// Keys' cubic kernel.
+fn keys(distance: f64, a: f64) -> f64 {
+    match distance.abs() {
         d if d <= 1.0 => ((a + 2.0) * d - (a + 3.0)) * d * d + 1.0,
         d if d < 2.0 => ((d - 5.0) * d + 8.0) * d * a - 4.0 * a,
         _ => 0.0,
-    };
+    }
+}
+
+fn cubic(coefficient: f64, exclude_outside: bool, x: f64, length: usize) -> Taps {
+    let weight = |distance: f64| keys(distance, coefficient);
     let floor = x.floor();
     let mut taps: Taps = Vec::with_capacity(4);
     for offset in -1..=2 {
@@ -92,6 +132,26 @@ fn taps(interpolation: Interpolation, x: f64, length: usize) -> Taps {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn antialiased_weights_sum_to_one_and_reach_as_far_as_the_axis_shrinks() {
+        for (length, to) in [(12, 4), (7, 5), (5, 1), (9, 2), (4, 8)] {
+            let axis = ResizeAxis { axis: 0, length: to, scale: to as f64 / length as f64 };
+            let cubic = Interpolation::Cubic { coefficient: -0.75, exclude_outside: false };
+            for (interpolation, exclude) in
+                [(Interpolation::Linear, true), (Interpolation::Linear, false), (cubic, false)]
+            {
+                let all =
+                    axis.antialiased_taps(interpolation, Coordinates::HalfPixel, length, exclude).unwrap();
+                assert_eq!(all.len(), to);
+                for taps in all {
+                    let total: f64 = taps.iter().map(|tap| tap.1).sum();
+                    assert!((total - 1.0).abs() < 1e-12 && taps.iter().all(|tap| tap.0 < length));
+                    assert!(to > length || taps.len() >= length / to, "{taps:?}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn weights_sum_to_one() {

@@ -4,10 +4,10 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use monosplit_engine::Precision;
+use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::{
-    Absolute, CLASS_IN_RANGE, Channels, Class, ClassInput, ExplanationGraph, Finish, MapRequest, Normalise,
-    Settings, Size, inputs, parameter_inputs,
+    Absolute, CLASS_IN_RANGE, Channels, Class, ClassInput, ExplainedInputs, ExplanationGraph, Finish,
+    InputPart, MapRequest, Normalise, Settings, Size, inputs, parameter_inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
 use monosplit_graph::onnx::{ExportOptions, IntegerInput};
@@ -129,6 +129,48 @@ impl Compilation {
         precision: Precision,
         copies: Option<usize>,
     ) -> Result<Self> {
+        Compilation::written(model, class, maps, precision, copies, None)
+    }
+
+    /// Compiles a map of each of the inputs `of` by each method, as [`Model::inputs_explainer`] makes them: token ids are
+    /// explained at their embedding. All inputs of the network are inputs of the file.
+    pub fn of_inputs(
+        model: &Model,
+        class: ClassSource,
+        methods: &[ConfiguredMethod],
+        of: &[&str],
+        finish: Finish,
+        options: (Option<Precision>, Option<usize>),
+    ) -> Result<Self> {
+        let (precision, copies) = options;
+        let inputs =
+            ExplainedInputs::new(model.graph(), of).map_err(|error| error.context(model.origin()))?;
+        let encoder = inputs.encoder(&Cpu::default().precision(Precision::F64))?;
+        let methods =
+            methods.iter().map(|chosen| model.with_encoded_baseline(chosen.clone(), &inputs, &encoder));
+        let methods = methods.collect::<Result<Vec<_>>>()?;
+        let maps: Vec<(&ConfiguredMethod, MapRequest)> = methods
+            .iter()
+            .flat_map(|chosen| {
+                let requests = MapRequest::of_inputs(&chosen.method, inputs.parts());
+                requests.into_iter().map(move |request| (chosen, request.finish(finish)))
+            })
+            .collect();
+        let precision = precision.unwrap_or_else(|| {
+            let needs_double = |map: &(_, MapRequest)| map.1.needs_double_precision(inputs.network());
+            if maps.iter().any(needs_double) { Precision::F64 } else { Precision::F32 }
+        });
+        Compilation::written(model, class, &maps, precision, copies, Some(&inputs))
+    }
+
+    fn written(
+        model: &Model,
+        class: ClassSource,
+        maps: &[(&ConfiguredMethod, MapRequest)],
+        precision: Precision,
+        copies: Option<usize>,
+        of: Option<&ExplainedInputs>,
+    ) -> Result<Self> {
         check_inputs(model)?;
         check_maps(maps)?;
         let requests: Vec<MapRequest> =
@@ -138,8 +180,12 @@ impl Compilation {
             ClassSource::Second => ClassInput::Second,
             ClassSource::Input | ClassSource::Fixed(_) | ClassSource::InputOr(_) => ClassInput::Broadcast,
         };
-        let explanation = ExplanationGraph::with_copies(model.graph(), input, &requests, copies)?;
-        let mut graph = portable(explanation.graph())?;
+        let network = of.map_or(model.graph(), ExplainedInputs::network);
+        let explanation = ExplanationGraph::with_copies(network, input, &requests, copies)?;
+        let mut graph = match of {
+            Some(inputs) => portable(&inputs.with_encoder(explanation.graph())?)?,
+            None => portable(explanation.graph())?,
+        };
         if precision == Precision::F64 {
             graph = matrix_form(&graph)?;
         }
@@ -257,11 +303,16 @@ fn described((chosen, request): &(&ConfiguredMethod, MapRequest), output: &str, 
         output: output.to_owned(),
         method: chosen.name.to_owned(),
         title: chosen.title.clone(),
-        layer: request.layer.clone(),
+        layer: place(request).map(str::to_owned),
         takes_alpha: alpha && chosen.alpha.is_some(),
         options: without_folders(chosen).options_text(),
         finish: finish_text(&request.finish),
     }
+}
+
+/// The layer of a map, or the input that it is of.
+fn place(request: &MapRequest) -> Option<&str> {
+    request.part.as_ref().map(InputPart::name).or(request.layer.as_deref())
 }
 
 /// The name of a map in the file: the name of its method, with the options if another map of the same method and layer exists.
@@ -269,7 +320,7 @@ fn told_apart(
     (chosen, request): &(&ConfiguredMethod, MapRequest),
     maps: &[(&ConfiguredMethod, MapRequest)],
 ) -> String {
-    let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && at.layer == request.layer);
+    let alike = maps.iter().filter(|(other, at)| other.name == chosen.name && place(at) == place(request));
     match alike.count() {
         1 => chosen.name.to_owned(),
         _ => without_folders(chosen).canonical(),
@@ -281,10 +332,10 @@ fn check_maps(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<()> {
     for (i, map) in maps.iter().enumerate() {
         let name = told_apart(map, maps);
         let is_alike = |other: &&(&ConfiguredMethod, MapRequest)| {
-            other.1.layer == map.1.layer && told_apart(other, maps) == name
+            place(&other.1) == place(&map.1) && told_apart(other, maps) == name
         };
         let Some(other) = maps[..i].iter().find(is_alike) else { continue };
-        let layer = map.1.layer.as_deref().unwrap_or("input");
+        let layer = place(&map.1).unwrap_or("input");
         return Err(Error::argument(match other.0.options == map.0.options {
             true => format!("'{name}' is asked for twice at '{layer}'; ask for it once"),
             false => format!(

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use monosplit_engine::Cpu;
 use monosplit_eval::experiment::Experiment;
 use monosplit_eval::protocol::{Catalogue, ResolvedMethod};
+use monosplit_eval::store::{Record, Store};
 use monosplit_eval::{Sha256, suggest_path};
 use monosplit_graph::{Error, Graph, Hint, Result, arch};
 use monosplit_image::Preprocess;
@@ -119,6 +120,34 @@ impl EvaluationContext {
         };
         let bounds = ValueBounds::of(Some(&preprocess))?;
         Ok(EvaluationContext { model, preprocess, hash: hash.finish(), path, labels, bounds })
+    }
+
+    /// Enters the network and the experiment with the data set in `folder` into a store; returns their ids. A precision other
+    /// than the default counts as another network, because its scores differ.
+    pub fn enter(
+        &self,
+        store: &Store,
+        experiment: &Experiment,
+        folder: &Path,
+        precision: Option<String>,
+    ) -> Result<(i64, i64)> {
+        let name = self.path.file_name().map(|name| name.to_string_lossy().into_owned());
+        let said = precision.map(|name| format!(" ({name})")).unwrap_or_default();
+        let preprocessing = format!("{}{said}", self.preprocess);
+        let name = format!("{}{said}", name.unwrap_or_default());
+        let model = store.model(&self.hash, &preprocessing, &name)?;
+        let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let record = Record {
+            name: experiment.name.clone(),
+            text: experiment.text_with_whole_paths().to_owned(),
+            model,
+            model_path: whole(&self.path).display().to_string(),
+            data_path: whole(folder).display().to_string(),
+            seed: experiment.seed,
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let hash = Sha256::of(format!("{model}\n{}", experiment.text()).as_bytes());
+        Ok((model, store.experiment(&hash, &record)?))
     }
 
     /// The network as it is explained.

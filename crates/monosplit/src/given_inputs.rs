@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use monosplit_graph::batch::rows;
-use monosplit_graph::{Dim, Error, ErrorKind, Graph, Kind, Result, Tensor, array_file};
+use monosplit_graph::{Dim, Error, Graph, Kind, Result, Tensor, array_file};
 
 use crate::model::{self, Model};
 
@@ -57,11 +57,9 @@ impl Model {
 
 /// A value in the shape and kind of an input.
 pub(crate) fn fitting(graph: &Graph, name: &str, value: Tensor) -> Result<Tensor> {
-    let inputs = graph.inputs().iter().map(|&id| graph.node(id));
-    let Some(node) = inputs.clone().find(|node| node.label.tensor == name) else {
-        let names: Vec<String> = inputs.map(|node| format!("'{}'", node.label.tensor)).collect();
-        let message = format!("there is no input '{name}'; the inputs are {}", names.join(", "));
-        return Err(Error::new(ErrorKind::UnknownName, message));
+    let mut inputs = graph.inputs().iter().map(|&id| graph.node(id));
+    let Some(node) = inputs.find(|node| node.label.tensor == name) else {
+        return Err(model::unknown_input(graph, name));
     };
     let rest = node.shape.dims().get(1..).unwrap_or_default();
     let lengths: Option<Vec<usize>> = rest.iter().map(|dim| dim.fixed()).collect();

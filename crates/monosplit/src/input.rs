@@ -1,5 +1,5 @@
-//! Input files: pictures, folders of pictures and preprocessed batches in `.npy` and `.npz` files, read one after the other so that any number of
-//! them fits into memory.
+//! Input files: pictures, folders of pictures, preprocessed batches in `.npy` and `.npz` files and tables in `.csv` files, read
+//! one after the other so that any number of them fits into memory.
 
 use std::collections::VecDeque;
 use std::io::Read;
@@ -14,6 +14,7 @@ use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarFi
 use crate::input_list::InputList;
 use crate::model::{self, ChannelOrder, Model};
 use crate::standard_input;
+use crate::table_file::{self, TableFile};
 
 /// The largest file of an array that is read.
 const MAX_ARRAY: u64 = 16 << 30;
@@ -26,6 +27,8 @@ pub enum InputFile {
     Picture(PathBuf),
     /// A preprocessed batch.
     Batch(PathBuf),
+    /// A table with a sample a row, and perhaps the names of its columns on the first.
+    Table(PathBuf),
     /// A picture that standard input held.
     PictureBytes(Arc<[u8]>),
     /// A preprocessed batch that standard input held.
@@ -45,7 +48,11 @@ impl InputFile {
         let read = open_regular(path)?.take(array_file::BEGINNING as u64).read_to_end(&mut first);
         read.map_err(|cause| Error::io(path, cause))?;
         let is_batch = array_file::is_array(&first) || array_file::is_array_name(path);
-        Ok(if is_batch { InputFile::Batch(path.to_owned()) } else { InputFile::Picture(path.to_owned()) })
+        Ok(match path.to_owned() {
+            path if is_batch => InputFile::Batch(path),
+            path if table_file::is_table_name(&path) => InputFile::Table(path),
+            path => InputFile::Picture(path),
+        })
     }
 
     /// What standard input held.
@@ -59,13 +66,46 @@ impl InputFile {
         matches!(self, InputFile::Picture(_) | InputFile::PictureBytes(_))
     }
 
+    /// The shape of what it holds. Of an archive with several arrays it is the one whose name is among `wanted`.
+    pub fn shape(&self, wanted: &[&str]) -> Result<FileShape> {
+        let of_picture =
+            |picture: Picture| FileShape::Picture { width: picture.width(), height: picture.height() };
+        let of_array = |array: Tensor| FileShape::Array(array.shape().to_vec());
+        let found = match self {
+            InputFile::Picture(path) => Picture::open(path).map(of_picture),
+            InputFile::PictureBytes(bytes) => Picture::decode(bytes).map(of_picture),
+            InputFile::Batch(path) => model::read_file(path, MAX_ARRAY)
+                .and_then(|file| array_file::read(&file, wanted))
+                .map(of_array),
+            InputFile::BatchBytes(bytes) => array_file::read(bytes, wanted).map(of_array),
+            InputFile::Table(path) => TableFile::open(path).map(|table| of_array(table.rows)),
+        };
+        found.map_err(|error| about(&self.name(), error))
+    }
+
     /// Its name in results.
     fn name(&self) -> String {
         match self {
-            InputFile::Picture(path) | InputFile::Batch(path) => path.display().to_string(),
+            InputFile::Picture(path) | InputFile::Batch(path) | InputFile::Table(path) => {
+                path.display().to_string()
+            }
             InputFile::PictureBytes(_) | InputFile::BatchBytes(_) => standard_input::NAME.to_owned(),
         }
     }
+}
+
+/// The shape of what an input file holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum FileShape {
+    /// That of an array.
+    Array(Vec<usize>),
+    /// That of a picture, turned upright.
+    Picture {
+        /// Pixels in a row.
+        width: usize,
+        /// Rows.
+        height: usize,
+    },
 }
 
 /// One sample, ready for the network.
@@ -77,6 +117,8 @@ pub struct Sample {
     pub tensor: Tensor,
     /// The picture it was made from, scaled and cropped, where it was one.
     pub picture: Option<Picture>,
+    /// The names of its numbers, where it was a row of a table that names its columns.
+    pub features: Option<Arc<[String]>>,
 }
 
 impl Sample {
@@ -134,6 +176,7 @@ pub(crate) struct ModelInput {
 struct Batch {
     name: String,
     tensor: Tensor,
+    features: Option<Arc<[String]>>,
     next: usize,
 }
 
@@ -233,7 +276,12 @@ impl SampleReader {
     /// The sample of a picture. A batch becomes what is read next, and has none of its own.
     fn opened_file(&mut self, source: &InputFile) -> Result<Option<Sample>> {
         let name = source.name();
+        let mut features = None;
         let batch = match source {
+            InputFile::Table(path) => TableFile::open(path).and_then(|table| {
+                features = table.columns.map(Arc::from);
+                self.input.fitting(table.rows)
+            }),
             InputFile::Picture(path) => {
                 return self.picture(&name, || Picture::open_with(path, &self.read_options)).map(Some);
             }
@@ -246,7 +294,7 @@ impl SampleReader {
             InputFile::BatchBytes(bytes) => self.input.batch(bytes),
         };
         let tensor = batch.map_err(|error| about(&name, error))?;
-        self.rest = Some(Batch { name, tensor, next: 0 });
+        self.rest = Some(Batch { name, tensor, features, next: 0 });
         Ok(None)
     }
 
@@ -256,7 +304,8 @@ impl SampleReader {
         let prepared = read().and_then(|picture| self.input.picture(&picture, &preprocess));
         let prepared = prepared.map_err(|error| about(name, error))?;
         log::debug!("{name}: read and preprocessed in {time}");
-        Ok(Sample { name: name.to_owned(), tensor: prepared.tensor, picture: Some(prepared.picture) })
+        let (tensor, picture) = (prepared.tensor, Some(prepared.picture));
+        Ok(Sample { name: name.to_owned(), tensor, picture, features: None })
     }
 }
 
@@ -295,7 +344,11 @@ impl ModelInput {
     }
 
     fn batch(&self, bytes: &[u8]) -> Result<Tensor> {
-        let tensor = array_file::read(bytes, &[&*self.name])?;
+        self.fitting(array_file::read(bytes, &[&*self.name])?)
+    }
+
+    /// An array as the network reads it.
+    fn fitting(&self, tensor: Tensor) -> Result<Tensor> {
         let alone = tensor.shape() == self.sample_shape;
         let tensor = if alone { tensor.reshaped([&[1], &self.sample_shape[..]].concat())? } else { tensor };
         match tensor.shape().split_first() {
@@ -352,7 +405,7 @@ impl Batch {
         let tensor = Tensor::new([&[1], sample_shape].concat(), data)?;
         let name = format!("{}[{}]", self.name, self.next);
         self.next += 1;
-        Ok(Sample { name, tensor, picture: None })
+        Ok(Sample { name, tensor, picture: None, features: self.features.clone() })
     }
 }
 

@@ -3,13 +3,14 @@
 
 use monosplit_engine::{Cpu, Engine};
 use monosplit_explain::{
-    Class, ExplainBatch, ExplainedInputs, Explainer, Finish, InputEncoder, MapRequest, SaliencyMap, Settings,
+    BatchPosition, Class, ExplainBatch, ExplainedInputs, Explainer, Finish, InputEncoder, InputPart,
+    MapRequest, NoProgress, Progress, SaliencyMap, Settings,
 };
 use monosplit_graph::{Result, Tensor};
 
-use crate::catalogue::parse;
+use crate::catalogue::{ConfiguredMethod, parse};
 use crate::given_inputs::fitting;
-use crate::model::Model;
+use crate::model::{GIVEN, Model};
 
 impl Model {
     /// Explains the inputs `of` by a method, as [`Model::explainer`] takes it; the other inputs are given and held fixed.
@@ -29,15 +30,20 @@ impl Model {
         finish: Finish,
         engine: &dyn Engine,
     ) -> Result<InputsExplainer> {
+        self.configured_inputs_explainer(parse(method, &[])?, of, finish, engine)
+    }
+
+    /// The same by a method that is configured already.
+    pub fn configured_inputs_explainer(
+        &self,
+        chosen: ConfiguredMethod,
+        of: &[&str],
+        finish: Finish,
+        engine: &dyn Engine,
+    ) -> Result<InputsExplainer> {
         let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
         let encoder = inputs.encoder(engine)?;
-        let mut chosen = parse(method, &[])?;
-        if let Some(given) = chosen.method.baseline_array() {
-            let encoded = self.encoded_baseline(&inputs, &encoder, given)?;
-            if let Some(method) = chosen.method.with_baseline_array(encoded) {
-                chosen.method = method;
-            }
-        }
+        let chosen = self.with_encoded_baseline(chosen, &inputs, &encoder)?;
         let requests = MapRequest::of_inputs(&chosen.method, inputs.parts());
         let requests: Vec<MapRequest> = requests.into_iter().map(|request| request.finish(finish)).collect();
         let explainer = Explainer::new(inputs.network(), &requests, engine)?;
@@ -49,6 +55,22 @@ impl Model {
             encoder,
             explainer,
         })
+    }
+
+    /// The method with a baseline of token ids as their embedding.
+    pub(crate) fn with_encoded_baseline(
+        &self,
+        mut chosen: ConfiguredMethod,
+        inputs: &ExplainedInputs,
+        encoder: &InputEncoder,
+    ) -> Result<ConfiguredMethod> {
+        if let Some(given) = chosen.method.baseline_array() {
+            let encoded = self.encoded_baseline(inputs, encoder, given)?;
+            if let Some(method) = chosen.method.with_baseline_array(encoded) {
+                chosen.method = method;
+            }
+        }
+        Ok(chosen)
     }
 
     /// A baseline of token ids as their embedding. Of several inputs a baseline is a number.
@@ -116,8 +138,24 @@ impl InputsExplainer {
         &self.title
     }
 
+    /// The number of tokens of a sample of each explained input; none for one that holds real numbers.
+    pub fn tokens(&self) -> impl Iterator<Item = Option<usize>> {
+        self.inputs.parts().iter().map(InputPart::tokens)
+    }
+
     /// Explains a batch. `values` holds all inputs of the network by name, each with one sample for all or one for each.
     pub fn explain(&self, values: &[(&str, Tensor)], class: &Class) -> Result<InputsExplanation> {
+        self.explain_at(values, class, BatchPosition::default(), &NoProgress)
+    }
+
+    /// The same for one of several batches, whose place among them random numbers depend on.
+    pub fn explain_at(
+        &self,
+        values: &[(&str, Tensor)],
+        class: &Class,
+        position: BatchPosition,
+        progress: &dyn Progress,
+    ) -> Result<InputsExplanation> {
         let graph = self.model.graph();
         let mut known: Vec<(&str, Tensor)> = Vec::with_capacity(values.len());
         for (name, value) in values {
@@ -130,9 +168,7 @@ impl InputsExplainer {
         let samples = known.iter().filter_map(|(_, value)| value.shape().first().copied()).max().unwrap_or(1);
         let of_all = |name: &str| -> Result<Tensor> {
             let Some((_, value)) = known.iter().find(|(other, _)| *other == name) else {
-                return Err(self
-                    .model
-                    .unfit(format!("the network also reads input '{name}'; give its value")));
+                return Err(self.model.unfit(format!("the network also reads input '{name}'")).hint(GIVEN));
             };
             match value.shape().first() {
                 Some(&count) if count == samples => Ok(value.clone()),
@@ -148,8 +184,12 @@ impl InputsExplainer {
         let network = self.inputs.network();
         let others = network.inputs()[1..].iter().map(|&id| network.node(id).label.tensor.as_str());
         let others = others.map(|name| Ok((name, of_all(name)?))).collect::<Result<Vec<_>>>()?;
-        let batch =
-            ExplainBatch { other_inputs: &others, ..ExplainBatch::new(&value, class, &self.settings) };
+        let batch = ExplainBatch {
+            other_inputs: &others,
+            position: Some(position),
+            progress,
+            ..ExplainBatch::new(&value, class, &self.settings)
+        };
         let found = self.explainer.explain_batch(&batch)?;
         let maps = self.inputs.parts().iter().zip(found.maps);
         let maps =

@@ -67,6 +67,7 @@ mod counterfactual_figure;
 mod evaluation;
 mod given_inputs;
 mod gradient_polytope;
+mod held_inputs;
 mod inference;
 mod input;
 mod input_facts;
@@ -82,14 +83,18 @@ mod model_comparison;
 mod model_facts;
 mod model_options;
 mod open_batch;
+mod open_network;
 mod output_choice;
 mod pair_cancellation;
 mod picture_explainer;
 mod pixel_values;
 mod prediction;
+mod sample_figure;
 mod standard_input;
+mod table_file;
 mod target;
 mod verification;
+mod vocabulary;
 
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};
@@ -100,7 +105,7 @@ pub use counterfactual_figure::counterfactual_tiles;
 pub use evaluation::{EvaluationContext, with_target};
 pub use gradient_polytope::{GradientVertex, gradient_polytope};
 pub use inference::Inference;
-pub use input::{InputFile, Sample, SampleReader, SkippedInput};
+pub use input::{FileShape, InputFile, Sample, SampleReader, SkippedInput};
 pub use input_facts::{InputFacts, InputKind};
 pub use input_list::InputList;
 pub use inputs_explainer::{InputMap, InputsExplainer, InputsExplanation};
@@ -113,6 +118,7 @@ pub use model::{Approximation, ChannelOrder, Model, PictureInput, holds_maps, re
 pub use model_comparison::{DifferenceMeasure, MapDifference, ModelComparison, SampleDifference};
 pub use model_options::{ModelOptions, Origin};
 pub use monosplit_graph::batch::stack;
+pub use open_network::OpenNetwork;
 pub use output_choice::OutputChoice;
 pub use pair_cancellation::PairCancellation;
 pub use picture_explainer::{
@@ -120,8 +126,10 @@ pub use picture_explainer::{
 };
 pub use pixel_values::PixelValues;
 pub use prediction::{RankedClass, ScoreKind};
+pub use sample_figure::unit_figure;
 pub use target::{CellChoice, MaskChoice, SuggestedTargets, TargetChoice, TargetContext};
 pub use verification::{Finding, Verdict, Verification};
+pub use vocabulary::Vocabulary;
 
 /// The README's example is compiled with the documentation tests.
 #[cfg(doctest)]

@@ -29,7 +29,8 @@ const MAX_ONNX: u64 = 1 << 31;
 const OUTPUT: Hint = Hint::new("output", "an output is one of the network's own");
 
 /// The inputs that are not explained are to be given.
-const GIVEN: Hint = Hint::new("given-inputs", "give the values of the inputs that are not explained");
+pub(crate) const GIVEN: Hint =
+    Hint::new("given-inputs", "give the values of the inputs that are not explained");
 
 /// The order of the axes of an image input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +65,10 @@ pub struct Model {
     pub(crate) target: Option<ModelTarget>,
     /// The values of inputs that are not explained.
     pub(crate) given: Vec<(String, Tensor)>,
+    /// The input that files are read for, where it was named.
+    read: Option<String>,
+    /// Whether inputs became constants, on which relevance may lie.
+    pub(crate) holds_inputs: bool,
 }
 
 /// The error of a network whose smooth functions were replaced by piecewise-linear ones.
@@ -184,7 +189,19 @@ impl Model {
             options: options.clone(),
             target: None,
             given: Vec::new(),
+            read: None,
+            holds_inputs: false,
         })
+    }
+
+    /// The network as those see it who make values of its input `name` ready: pictures get the size and the preprocessing of
+    /// that input, [`Model::input`] is it, and a [`SampleReader`](crate::SampleReader) reads files for it.
+    pub fn reading_input(&self, name: &str) -> Result<Model> {
+        let mut inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
+        if inputs.all(|node| node.label.tensor != name) {
+            return Err(unknown_input(&self.canonical, name).context(&self.origin));
+        }
+        Ok(Model { read: Some(name.to_owned()), ..self.clone() })
     }
 
     /// Whether the input of this name is real in the canonical form.
@@ -200,7 +217,8 @@ impl Model {
 
     /// The integers that the file's input holds, where the network reads them as real numbers: pictures of bytes.
     pub fn integer_input(&self) -> Option<&IntegerInput> {
-        self.integer_input.as_ref()
+        let is_read = |input: &&IntegerInput| self.read.as_ref().is_none_or(|read| *read == input.name);
+        self.integer_input.as_ref().filter(is_read)
     }
 
     /// The same with another canonical form.
@@ -285,6 +303,9 @@ impl Model {
         let inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
         let is_needed = |node: &&Node| {
             let name = node.label.tensor.as_str();
+            if let Some(read) = &self.read {
+                return name == read;
+            }
             let is_target = self.target.is_some() && parameter_inputs::ALL.contains(&name);
             !is_target && self.defaults.iter().chain(&self.given).all(|(input, _)| input != name)
         };
@@ -332,7 +353,11 @@ impl Model {
     pub fn picture_input(&self) -> Result<PictureInput> {
         let input = self.input()?;
         if input.kind != Kind::Float {
-            let text = if is_looked_up(&self.canonical) { ", as the token ids of a text are" } else { "" };
+            let text = if is_looked_up(&self.canonical, &input.label.tensor) {
+                ", as the token ids of a text are"
+            } else {
+                ""
+            };
             return Err(self.unfit(format!(
                 "input '{}' of shape {} holds numbers of kind {} that are not turned into real ones right away{text}; \
                  no picture fits it, give a .npy batch of such numbers",
@@ -386,10 +411,17 @@ fn class_count(shape: &Shape) -> Option<usize> {
     classes.fixed().filter(|&n| ones && n > 0)
 }
 
-/// Whether a graph looks its first input up in a table.
-fn is_looked_up(graph: &Graph) -> bool {
-    let first = graph.inputs().first();
-    graph.nodes().any(|(_, node)| matches!(node.op, Op::Gather { .. }) && node.inputs.get(1) == first)
+/// Whether a graph looks its input of this name up in a table.
+fn is_looked_up(graph: &Graph, name: &str) -> bool {
+    let input = graph.inputs().iter().find(|&&id| graph.node(id).label.tensor == name);
+    graph.nodes().any(|(_, node)| matches!(node.op, Op::Gather { .. }) && node.inputs.get(1) == input)
+}
+
+/// The error that there is no input of this name.
+pub(crate) fn unknown_input(graph: &Graph, name: &str) -> Error {
+    let names = graph.inputs().iter().map(|&id| format!("'{}'", graph.node(id).label.tensor));
+    let names = names.collect::<Vec<_>>().join(", ");
+    Error::new(ErrorKind::UnknownName, format!("there is no input '{name}'; the inputs are {names}"))
 }
 
 /// Puts the output of this name first.
@@ -416,6 +448,9 @@ pub(crate) fn import_options(file: &[u8], options: &ModelOptions) -> ImportOptio
     let mut import = ImportOptions::default().any_samples(options.open_batch);
     if let Some(lengths) = &options.input_shape {
         import = import.input_shape(lengths.clone());
+    }
+    for (name, lengths) in &options.named_shapes {
+        import = import.named_input_shape(name.clone(), lengths.clone());
     }
     if options.optional_inputs && onnx::metadata(file).is_ok_and(|found| is_compiled(&found)) {
         // The baseline is an image; what explains a compiled file gives numbers and classes only.

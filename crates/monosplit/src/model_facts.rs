@@ -31,7 +31,12 @@ impl Model {
     /// A picture as the network reads it.
     pub fn sample(&self, picture: &Picture, preprocess: &Preprocess) -> Result<Sample> {
         let prepared = ModelInput::new(self, self.picture_input()?.order)?.picture(picture, preprocess)?;
-        Ok(Sample { name: String::new(), tensor: prepared.tensor, picture: Some(prepared.picture) })
+        Ok(Sample {
+            name: String::new(),
+            tensor: prepared.tensor,
+            picture: Some(prepared.picture),
+            features: None,
+        })
     }
 
     /// A batch of one sample of pseudo-random numbers between −1 and 1, or of bytes where the network reads those, the same

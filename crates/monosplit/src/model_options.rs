@@ -88,6 +88,7 @@ impl fmt::Display for Origin {
 #[non_exhaustive]
 pub struct ModelOptions {
     pub(crate) input_shape: Option<Vec<usize>>,
+    pub(crate) named_shapes: Vec<(String, Vec<usize>)>,
     pub(crate) canonical: CanonicalOptions,
     pub(crate) transform_input: bool,
     pub(crate) optional_inputs: bool,
@@ -100,6 +101,7 @@ impl Default for ModelOptions {
     fn default() -> Self {
         ModelOptions {
             input_shape: None,
+            named_shapes: Vec::new(),
             canonical: CanonicalOptions::default(),
             transform_input: true,
             optional_inputs: false,
@@ -116,6 +118,13 @@ impl ModelOptions {
     #[must_use]
     pub fn input_shape(mut self, lengths: impl Into<Vec<usize>>) -> Self {
         self.input_shape = Some(lengths.into());
+        self
+    }
+
+    /// The same for the input of this name, where there are several.
+    #[must_use]
+    pub fn named_input_shape(mut self, name: impl Into<String>, lengths: impl Into<Vec<usize>>) -> Self {
+        self.named_shapes.push((name.into(), lengths.into()));
         self
     }
 

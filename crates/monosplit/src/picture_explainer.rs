@@ -243,7 +243,12 @@ impl PictureExplainer {
             alpha: self.alpha,
             caption: self.labels.named(class).unwrap_or_else(|| class.to_string()),
             is_target: self.is_target,
-            sample: Sample { name: String::new(), tensor: prepared.tensor, picture: Some(prepared.picture) },
+            sample: Sample {
+                name: String::new(),
+                tensor: prepared.tensor,
+                picture: Some(prepared.picture),
+                features: None,
+            },
         })
     }
 }

@@ -37,7 +37,10 @@ impl Model {
             let reason = format!("its input '{}' holds {} numbers", input.name, input.type_name);
             return Ok(PixelValues { preset: Preset::None, reason: Some(reason) });
         }
-        let scaling = self.graph().inputs().first().map(|&input| Scaling::of(self.graph(), input));
+        let read = self.input().ok().map(|input| &input.label.tensor);
+        let is_read = |id: &&NodeId| read.is_none_or(|read| self.graph().node(**id).label.tensor == *read);
+        let scaling = self.graph().inputs().iter().find(is_read);
+        let scaling = scaling.map(|&input| Scaling::of(self.graph(), input));
         Ok(match scaling.unwrap_or_default() {
             Scaling { factor, shift, .. } if factor < BYTES_FACTOR || shift > BYTES_SHIFT => {
                 PixelValues { preset: Preset::None, reason: Some("it scales its input itself".into()) }

@@ -2,8 +2,8 @@
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{
-    Audit, AxisIndex, Cells, Class, Explainer, LayerAudit, PairAudit, Parameters, Settings, Target, audit,
-    audit_pair, class_scores, settled,
+    Audit, AxisIndex, Cells, Class, Explainer, LayerAudit, PairAudit, Parameters, RelevanceSize, Settings,
+    Target, audit, audit_pair, class_scores, settled,
 };
 use monosplit_graph::{Error, Graph, Result, Tensor};
 #[cfg(feature = "train")]
@@ -17,6 +17,10 @@ const ROUNDING: f64 = 1e-9;
 const GRADIENT_ROUNDING: f64 = 1e-5;
 /// The share of relevance that may be lost to rounding.
 const RELEVANCE: f64 = 1e-6;
+/// The power of ten above which it is said how large relevance is.
+const LARGE_RELEVANCE: f64 = 6.0;
+/// The power of ten above which it is said that maps grow.
+const LARGE_GAIN: f64 = 3.0;
 
 /// One claim and what was found.
 #[derive(Clone, Debug)]
@@ -98,7 +102,7 @@ impl Verification {
         let graph = explained_alone(model, image, &double)?;
         let audit = audit(&graph, image, auditor)?;
         let pair = audit_pair(&graph, image, samples, &double, progress);
-        let mut findings = findings(&audit, &pair);
+        let mut findings = findings(&audit, model.holds_inputs, &pair);
         let approximation = approximation.filter(|a| !a.functions.is_empty());
         findings.extend(approximation.map(approximation_finding));
         #[cfg(feature = "train")]
@@ -132,7 +136,7 @@ fn explained_alone(model: &Model, image: &Tensor, engine: &dyn Engine) -> Result
     Ok(alone.graft(&class_scores(&graph)?, Parameters::Constant)?.graph)
 }
 
-fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
+fn findings(audit: &Audit, holds_inputs: bool, pair: &Result<PairAudit>) -> Vec<Finding> {
     let layers = audit.layers.len();
     let largest = |of: fn(&LayerAudit) -> f64| {
         audit.layers.iter().map(of).fold(0.0, |most, v| if v > most || v.is_nan() { v } else { most })
@@ -141,23 +145,25 @@ fn findings(audit: &Audit, pair: &Result<PairAudit>) -> Vec<Finding> {
     let least = audit.layers.iter().map(|l| l.least_sensitivity);
     let least = least.fold(f64::INFINITY, |least, v| if v < least || v.is_nan() { v } else { least });
     let mut findings = pair_findings(pair);
+    let seen = |holds: bool| if audit.finite { Verdict::of(holds) } else { Verdict::NotChecked };
+    let overflow = if audit.finite { "" } else { "the network's own values or gradients are not finite; " };
     findings.extend([
         Finding::new(
             "a⁺ − a⁻ = a at every layer",
-            format!("their difference is carried as it is: largest error {forward:.1e}, {layers} layers"),
-            Verdict::of(forward == 0.0),
+            format!("{overflow}their difference is carried as it is: largest error {forward:.1e}, {layers} layers"),
+            seen(forward == 0.0),
         ),
         Finding::new(
             "δᵍ − δʰ = gradient at every layer",
-            format!("their difference is carried as it is: largest error {backward:.1e}, {layers} layers"),
-            Verdict::of(backward == 0.0),
+            format!("{overflow}their difference is carried as it is: largest error {backward:.1e}, {layers} layers"),
+            seen(backward == 0.0),
         ),
         Finding::new(
             "stream gradients are not negative",
-            format!("smallest {:.1e} of the largest", least.min(0.0)),
-            Verdict::of(least >= -GRADIENT_ROUNDING),
+            format!("{overflow}smallest {:.1e} of the largest", least.min(0.0)),
+            seen(least >= -GRADIENT_ROUNDING),
         ),
-        relevance_finding(audit, pair.as_ref().is_ok_and(|pair| !pair.products)),
+        relevance_finding(audit, holds_inputs, pair.as_ref().is_ok_and(|pair| !pair.products)),
         Finding::new(
             "predictions are not disturbed",
             if audit.same_bits { "same bits".into() } else { "bits differ".into() },
@@ -202,14 +208,26 @@ fn promise_findings(promise: &PropertyCheck) -> Vec<Finding> {
     findings
 }
 
-/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise.
-fn relevance_finding(audit: &Audit, promised: bool) -> Finding {
+/// The finding on relevance conservation, which the rules for products and smooth nodes do not promise, and of which inputs that
+/// are held fixed have a part.
+fn relevance_finding(audit: &Audit, holds_inputs: bool, promised: bool) -> Finding {
     let loss = format!("{:+.1e} between class scores and image", audit.relevance_loss);
-    let found = match promised {
+    let mut found = match promised {
+        _ if holds_inputs => format!("{loss}; the inputs that are held fixed have the rest"),
         true => format!("{loss} (ε = 1e-6 takes {:.2} %)", -100.0 * audit.stabilised_loss),
         false => format!("{loss}; smooth nodes and products of activations do not promise it"),
     };
-    let verdict = match promised {
+    let RelevanceSize { handed_down, default_gain, .. } = audit.relevance;
+    if handed_down > LARGE_RELEVANCE {
+        found += &format!(", of a⁺ = 1e{handed_down:.0} of the top class");
+    }
+    if default_gain > LARGE_GAIN {
+        found += &format!(
+            "; by default, with the stabiliser 'scale', maps grow 1e{default_gain:.0}-fold: prefer 'recentre'"
+        );
+    }
+    let verdict = match promised && !holds_inputs {
+        true if !audit.finite => Verdict::NotChecked,
         true => Verdict::of(audit.relevance_loss.abs() <= RELEVANCE),
         false => Verdict::DoesNotApply,
     };
@@ -232,16 +250,18 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
     };
     let on = format!("{} pairs of inputs{place}", pair.samples);
     let overflow = !pair.magnitude.is_finite();
+    let scored = pair.largest_score.is_finite();
+    let scores = if scored { "" } else { "the network's own scores are not finite; " };
     let seen = |holds: bool| if overflow { Verdict::NotChecked } else { Verdict::of(holds) };
     let size = if overflow { "g and h pass what doubles hold; " } else { "" };
     vec![
         Finding::new(
             "f = g − h",
             format!(
-                "largest error {:.1e} of the scores, streams lowered after every node, {on}{rounding}",
+                "{scores}largest error {:.1e} of the scores, streams lowered after every node, {on}{rounding}",
                 pair.relative_difference
             ),
-            Verdict::of(pair.relative_difference <= ROUNDING),
+            if scored { Verdict::of(pair.relative_difference <= ROUNDING) } else { Verdict::NotChecked },
         ),
         plain_finding(pair),
         Finding::new(
@@ -302,14 +322,20 @@ mod tests {
             least_sensitivity: -1e-8,
             growth: [0.0; 4],
         };
-        let audit =
-            Audit { layers: vec![layer], relevance_loss: 1e-15, stabilised_loss: -0.2, same_bits: true };
+        let audit = Audit {
+            layers: vec![layer],
+            relevance_loss: 1e-15,
+            stabilised_loss: -0.2,
+            relevance: RelevanceSize::default(),
+            same_bits: true,
+            finite: true,
+        };
         let pair = PairAudit { magnitude: 1e3, largest_score: 5.0, samples: 3, ..PairAudit::default() };
         (audit, pair)
     }
 
     fn verdicts(audit: &Audit, pair: &PairAudit) -> Vec<Verdict> {
-        findings(audit, &Ok(*pair)).iter().map(|finding| finding.verdict).collect()
+        findings(audit, false, &Ok(*pair)).iter().map(|finding| finding.verdict).collect()
     }
 
     #[test]
@@ -355,10 +381,31 @@ mod tests {
             excess: f64::NAN,
             ..pair
         };
-        let passed =
-            findings(&audit, &Ok(pair)).into_iter().filter(|finding| finding.verdict == Verdict::Holds);
+        let passed = findings(&audit, false, &Ok(pair))
+            .into_iter()
+            .filter(|finding| finding.verdict == Verdict::Holds);
         let passed: Vec<&str> = passed.map(|finding| finding.claim).collect();
         assert_eq!(passed, ["δᵍ − δʰ = gradient at every layer", "predictions are not disturbed"]);
+    }
+
+    #[test]
+    fn issue_35_a_network_whose_own_values_overflow_is_not_said_to_fail() {
+        let (mut audit, pair) = sound();
+        audit.finite = false;
+        audit.layers[0].forward_error = f64::NAN;
+        audit.layers[0].backward_error = f64::NAN;
+        audit.layers[0].least_sensitivity = f64::NAN;
+        audit.relevance_loss = f64::NAN;
+        let pair = PairAudit {
+            largest_score: f64::INFINITY,
+            magnitude: f64::INFINITY,
+            relative_difference: f64::NAN,
+            plain_difference: f64::NAN,
+            ..pair
+        };
+        let mut expected = vec![Verdict::NotChecked; 8];
+        expected.push(Verdict::Holds);
+        assert_eq!(verdicts(&audit, &pair), expected);
     }
 
     #[test]
@@ -375,10 +422,10 @@ mod tests {
     fn relevance_may_end_only_where_nothing_was_promised() {
         let (mut audit, pair) = sound();
         audit.relevance_loss = -0.5;
-        assert_eq!(findings(&audit, &Ok(pair))[7].verdict, Verdict::Fails);
-        let smooth = findings(&audit, &Err(Error::argument("a smooth node")));
+        assert_eq!(findings(&audit, false, &Ok(pair))[7].verdict, Verdict::Fails);
+        let smooth = findings(&audit, false, &Err(Error::argument("a smooth node")));
         assert!(smooth.iter().all(|finding| finding.verdict != Verdict::Fails));
-        let products = findings(&audit, &Ok(PairAudit { products: true, ..pair }));
+        let products = findings(&audit, false, &Ok(PairAudit { products: true, ..pair }));
         assert_eq!(products[7].verdict, Verdict::DoesNotApply);
     }
 }

@@ -5,7 +5,7 @@ use monosplit_image::Picture;
 
 use crate::contour::{self, Contour};
 use crate::key::Key;
-use crate::overlay::{Blend, DisplaySize, OverlayOptions, blend};
+use crate::overlay::{Blend, DisplaySize, OverlayOptions, blend, blend_scaled};
 use crate::scalar_field::ScalarField;
 use crate::scale::Scale;
 use crate::scene::{Anchor, Scene};
@@ -42,8 +42,22 @@ impl Cell {
 
     /// A map laid over the picture it explains.
     pub fn overlay(picture: &Picture, map: &ScalarField, options: &OverlayOptions) -> Result<Self> {
-        let Blend { picture, scale, contours } = blend(picture, map, options)?;
-        Ok(Cell { label: String::new(), picture, scale: Some(scale), contours })
+        blend(picture, map, options).map(Cell::of)
+    }
+
+    /// The same on a scale that several maps share.
+    pub(crate) fn overlay_scaled(
+        picture: &Picture,
+        map: &ScalarField,
+        scale: &Scale,
+        options: &OverlayOptions,
+    ) -> Result<Self> {
+        blend_scaled(picture, map, scale.clone(), options).map(Cell::of)
+    }
+
+    fn of(blend: Blend) -> Self {
+        let Blend { picture, scale, contours } = blend;
+        Cell { label: String::new(), picture, scale: Some(scale), contours }
     }
 
     /// The same with words above it.

@@ -9,6 +9,7 @@ use crate::scene::Scene;
 use crate::svg::{data_uri, escaped};
 use crate::table::Table;
 use crate::text::clean;
+use crate::token_text::TokenText;
 
 const STYLE: &str = include_str!("page.css");
 
@@ -134,6 +135,12 @@ impl Page {
     #[must_use]
     pub fn table(self, table: &Table) -> Self {
         self.block(&table.to_html())
+    }
+
+    /// A text whose words have the colours of their values.
+    #[must_use]
+    pub fn tokens(self, text: &TokenText) -> Self {
+        self.block(&text.to_html())
     }
 
     /// A command and what it prints.

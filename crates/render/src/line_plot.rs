@@ -6,6 +6,9 @@ use monosplit_graph::{Error, Result};
 
 use crate::axis::{Axis, Tick};
 use crate::colour::Rgb;
+use crate::colour_bar::ColourBar;
+use crate::scalar_field::ScalarField;
+use crate::scale::Scale;
 use crate::scene::{Anchor, INK, Paint, Point, Polyline, Scene, Style};
 use crate::text::{self, TextSize};
 
@@ -25,6 +28,10 @@ const MOST_SERIES: usize = COLOURS.len() * SHAPES;
 const MOST_MARKS: usize = 40;
 const MARGIN: f64 = 6.0;
 const SIZE: TextSize = TextSize::Small;
+/// The opacity of the strips, so that curves are seen before dark ones.
+const STRIPS: f64 = 0.6;
+/// The length of the key to the strips.
+const KEY: f64 = 120.0;
 const GRID_LINE: Rgb = [222, 222, 222];
 
 /// One curve.
@@ -49,6 +56,8 @@ pub struct LinePlot {
     pub y_label: String,
     /// The curves.
     pub series: Vec<Series>,
+    /// A value for each of some places from left to right, drawn as coloured strips behind the curves, with their key.
+    pub heat: Vec<(f64, f32)>,
     /// Names for places on the horizontal axis, layers for instance, in order; numbers where there are none.
     pub x_names: Vec<(f64, String)>,
     /// Width of the page in ninety-sixths of an inch.
@@ -64,6 +73,7 @@ impl Default for LinePlot {
             x_label: String::new(),
             y_label: String::new(),
             series: Vec::new(),
+            heat: Vec::new(),
             x_names: Vec::new(),
             width: 480.0,
             height: 280.0,
@@ -84,6 +94,7 @@ impl LinePlot {
             names.join(", ")
         ));
         scene.paragraph(MARGIN, MARGIN, &plot.title, TextSize::Large);
+        plot.draw_heat(&mut scene, &self)?;
         plot.draw_axes(&mut scene, &self);
         for (i, series) in self.series.iter().enumerate() {
             plot.draw_band(&mut scene, i, series);
@@ -127,6 +138,8 @@ struct Plot {
     y: Axis,
     left: f64,
     right: f64,
+    /// The lower edge of the title.
+    head: f64,
     top: f64,
     bottom: f64,
     page_height: f64,
@@ -155,7 +168,8 @@ impl Plot {
         let title = text::lines(&plot.title, plot.width - 2.0 * MARGIN, TextSize::Large, 2);
         let widest = y.ticks.iter().map(|tick| text::width(&tick.label, SIZE)).fold(0.0, f64::max);
         let head = MARGIN + title.len() as f64 * TextSize::Large.line();
-        let top = head + SIZE.line() + 6.0;
+        let key = if plot.heat.is_empty() { 0.0 } else { ColourBar::lying_height() };
+        let top = head + key + SIZE.line() + 6.0;
         let names = plot.series.iter().map(|series| text::width(&series.name, SIZE)).fold(0.0, f64::max);
         let (legend, listed) = match plot.series.len() {
             1 => (0.0, top),
@@ -169,6 +183,7 @@ impl Plot {
             y,
             left: (MARGIN + widest.min(80.0) + 5.0).ceil(),
             right: (plot.width - legend - 2.0 * MARGIN).floor(),
+            head,
             top: top.ceil(),
             bottom: (page_height - foot).floor(),
             page_height,
@@ -180,6 +195,27 @@ impl Plot {
             self.left + self.x.share(x) * (self.right - self.left),
             self.bottom - self.y.share(y) * (self.bottom - self.top),
         )
+    }
+
+    /// Strips that meet halfway between the places of their values, and the key to their colours.
+    fn draw_heat(&self, scene: &mut Scene, plot: &LinePlot) -> Result<()> {
+        let values: Vec<f32> = plot.heat.iter().map(|(_, value)| *value).collect();
+        if values.is_empty() {
+            return Ok(());
+        }
+        let scale = Scale::new(&ScalarField::new(values.len(), 1, values)?, None)?;
+        let edge = |x: f64| self.place((x, self.y.low)).0.clamp(self.left, self.right);
+        let halfway = |a: usize, b: usize| edge((plot.heat[a].0 + plot.heat[b].0) / 2.0);
+        for (i, &(_, value)) in plot.heat.iter().enumerate() {
+            let from = if i == 0 { self.left } else { halfway(i - 1, i) };
+            let to = if i + 1 == plot.heat.len() { self.right } else { halfway(i, i + 1) };
+            let paint = Paint { colour: scale.colour(value), opacity: STRIPS };
+            scene.rectangle(from, self.top, to - from, self.bottom - self.top, paint);
+        }
+        match ColourBar::new(&scale) {
+            Some(bar) => bar.lying(scene, MARGIN, self.head, KEY),
+            None => Ok(()),
+        }
     }
 
     fn draw_axes(&self, scene: &mut Scene, plot: &LinePlot) {
@@ -330,6 +366,31 @@ mod tests {
             middles
                 .iter()
                 .all(|(x, y)| (0.0..scene.width()).contains(x) && (0.0..scene.height()).contains(y))
+        );
+    }
+
+    /// As Captum and others draw series: what is high is coloured where it lies.
+    #[test]
+    fn strips_cover_the_plot_and_have_the_colours_of_their_values() {
+        let heat = vec![(0.0, 1.0f32), (1.0, -1.0), (2.0, 0.0), (3.0, f32::NAN)];
+        let curve = series(&[(0.0, 5.0), (1.0, 2.0), (2.0, 3.0), (3.0, 4.0)]);
+        let scene = LinePlot { heat, ..plot(vec![curve]) }.into_scene().unwrap();
+        let strips: Vec<(f64, f64, Rgb)> = scene
+            .items()
+            .iter()
+            .filter_map(|item| match item {
+                Item::Rectangle { left, width, height, fill, .. } if *height > 50.0 && *width > 1.0 => {
+                    Some((*left, *width, fill.colour))
+                }
+                _ => None,
+            })
+            .collect();
+        assert_eq!(strips.len(), 4);
+        assert!(strips.windows(2).all(|pair| (pair[0].0 + pair[0].1 - pair[1].0).abs() < 1e-9));
+        let of = |value: f64| crate::colour::ColourMap::Diverging.at(value);
+        assert_eq!(
+            strips.iter().map(|strip| strip.2).collect::<Vec<_>>(),
+            [of(1.0), of(-1.0), of(0.0), crate::colour::NOT_FINITE]
         );
     }
 

@@ -138,13 +138,23 @@ pub struct Overlay {
 /// Mixes `map`, scaled to the picture's size, with `picture`. The colours are those of the map as given:
 /// its extremes are not those of the scaled map.
 pub fn blend(picture: &Picture, map: &ScalarField, options: &OverlayOptions) -> Result<Blend> {
+    let scale = Scale::new(map, options.heatmap.clip)?;
+    blend_scaled(picture, map, scale, options)
+}
+
+/// The same on a scale that several maps share.
+pub(crate) fn blend_scaled(
+    picture: &Picture,
+    map: &ScalarField,
+    scale: Scale,
+    options: &OverlayOptions,
+) -> Result<Blend> {
     if !(0.0..=1.0).contains(&options.opacity) {
         return Err(Error::argument(format!(
             "the opacity of an overlay is between 0 and 1, but {} was given",
             options.opacity
         )));
     }
-    let scale = Scale::new(map, options.heatmap.clip)?;
     let resized = map.resized(picture.width(), picture.height())?;
     let colours = Heatmap::scaled(&resized, &scale, options.heatmap.zero);
     let mut mixed = match options.underlay {

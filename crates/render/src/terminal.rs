@@ -168,7 +168,7 @@ impl Shape {
 }
 
 /// The sequence that sets the colour of a character (38) or of the ground behind it (48).
-fn code(what: u8, [red, green, blue]: Rgb, colours: TerminalColours) -> String {
+pub(crate) fn code(what: u8, [red, green, blue]: Rgb, colours: TerminalColours) -> String {
     match colours {
         TerminalColours::True => format!("\x1b[{what};2;{red};{green};{blue}m"),
         TerminalColours::Indexed => format!("\x1b[{what};5;{}m", indexed([red, green, blue])),

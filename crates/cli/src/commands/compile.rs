@@ -8,7 +8,7 @@ use monosplit::catalogue::{self, ConfiguredMethod, MethodAtLayer, ValueBounds};
 use monosplit::engine::Cpu;
 use monosplit::explain::{MapRequest, Parameters, chosen_layer};
 use monosplit::graph::onnx::{self, Remark};
-use monosplit::graph::{Error, Result};
+use monosplit::graph::{Error, Kind, NodeId, Result};
 use monosplit::{
     ClassSource, Compilation, Labels, Model, ScoreKind, TargetChoice, TargetContext, is_compiled,
 };
@@ -17,6 +17,7 @@ use serde::Serialize;
 use super::class;
 use super::compute::Precision;
 use super::method::MethodArgs;
+use super::named_inputs::ExplainedInputArgs;
 use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::ValueArgs;
@@ -128,6 +129,9 @@ pub(crate) struct Compile {
     json: bool,
 
     #[command(flatten)]
+    of: ExplainedInputArgs,
+
+    #[command(flatten)]
     values: ValueArgs,
 }
 
@@ -196,7 +200,9 @@ impl Compile {
         }
         remark_on_outputs(&model);
         let chosen = self.resolved(&choices, &model)?;
-        let maps = self.maps(&model, &choices, &chosen);
+        let named = self.explained_inputs(&model, &choices)?;
+        let of: Vec<&str> = named.iter().map(String::as_str).collect();
+        let maps = if of.is_empty() { self.maps(&model, &choices, &chosen) } else { Vec::new() };
         let precision = self
             .precision
             .map_or_else(|| Compilation::own_precision(&model, &maps), |precision| precision.into());
@@ -207,8 +213,14 @@ impl Compile {
             Some(_) => ClassSource::of_target(&model),
             None => self.class(&labels, classes)?,
         };
-        let mut compilation =
-            Compilation::with_copies(&model, class, &maps, precision, self.copies)?.half(self.fp16);
+        let mut compilation = match &of[..] {
+            [] => Compilation::with_copies(&model, class, &maps, precision, self.copies)?,
+            of => {
+                let options = (self.precision.map(|precision| precision.into()), self.copies);
+                Compilation::of_inputs(&model, class, &chosen, of, self.method.finish(), options)?
+            }
+        }
+        .half(self.fp16);
         if self.labels.is_some() && target.as_ref().is_none_or(TargetChoice::is_class) {
             compilation = compilation.labelled(&labels);
         }
@@ -244,6 +256,24 @@ impl Compile {
             writeln!(out, "  returns {}", printable(&output.name))?;
         }
         Ok(())
+    }
+
+    /// The inputs that are explained by name: those that were named, or the token ids where no input holds real numbers.
+    fn explained_inputs(&self, model: &Model, choices: &[MethodAtLayer]) -> Result<Vec<String>> {
+        let is_float = |id: &NodeId| model.graph().node(*id).kind == Kind::Float;
+        let of = match self.of.names() {
+            [] if !model.graph().inputs().iter().any(is_float) => model.default_inputs()?,
+            names => names.to_vec(),
+        };
+        let layered = self.layer_list.is_some()
+            || !self.method.layers().is_empty()
+            || choices.iter().any(|choice| choice.layer.is_some());
+        if !of.is_empty() && layered {
+            return Err(
+                model.unfit(format!("the maps of {} are of inputs by name; leave out layers", of.join(", ")))
+            );
+        }
+        Ok(of)
     }
 
     /// The network with a target, whose mask, reference or other class is an input.

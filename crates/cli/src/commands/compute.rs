@@ -73,6 +73,14 @@ impl From<Precision> for monosplit::engine::Precision {
     }
 }
 
+impl Precision {
+    /// The name, if it is not the default.
+    pub(crate) fn other_name(self) -> Option<String> {
+        let named = self.to_possible_value().filter(|_| self != Precision::default());
+        named.map(|value| value.get_name().to_owned())
+    }
+}
+
 /// Vector instructions.
 #[derive(Clone, Copy, ValueEnum)]
 enum Simd {

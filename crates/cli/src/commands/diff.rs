@@ -18,6 +18,7 @@ use super::diff_page;
 use super::diff_result::{Compared, DiffContext, Limit};
 use super::inputs::remember_skipped;
 use super::method::MethodArgs;
+use super::named_inputs::GivenInputArgs;
 use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::PreprocessingArgs;
@@ -218,7 +219,8 @@ impl Diff {
         engine: &dyn Engine,
     ) -> Result<Side> {
         let options = opened_for(self.network.options_for(self.compute.precision()), target);
-        let model = network_input::open(&options, origin)?;
+        let inputs_of = (&GivenInputArgs::default(), &self.preprocessing);
+        let model = network_input::open_for(&options, origin, inputs_of, sources)?.model;
         let preprocess = self.preprocessing.for_sources(&model, sources)?;
         let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
         let bounds = ValueBounds::of_inputs(&model, preprocess.as_ref())?;

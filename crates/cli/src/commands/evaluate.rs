@@ -5,19 +5,18 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use clap::{Args, ValueEnum};
-use monosplit::engine::Engine;
+use clap::Args;
 use monosplit::eval::dataset::ImageIssue;
 use monosplit::eval::experiment::Experiment;
-use monosplit::eval::protocol::{Images, Observer, Part, Protocol};
-use monosplit::eval::store::{Record, Stage, Store, Worker};
-use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Sha256, Summary, metric_title};
+use monosplit::eval::protocol::{Images, Observer, Part, Plan, Protocol, Setting, identity_remark};
+use monosplit::eval::store::{Stage, Store, Worker};
+use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Summary, metric_title};
 use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Hint, Result};
 use monosplit::{EvaluationContext, with_target};
 use serde::Serialize;
 
-use super::compute::{ComputeArgs, Precision};
+use super::compute::ComputeArgs;
 use super::preprocessing::pixel_remark;
 use super::progress::{Bar, format_duration};
 use super::run::{check_writable, scores_remark};
@@ -119,12 +118,17 @@ impl Evaluate {
         let is_new = !path.exists();
         let mut store = Store::open(&path)?;
         let worker = Worker::start(&store)?;
-        let (model, id) = entered(&store, &experiment, &context, folder, self.compute.precision())?;
+        let ids = context.enter(&store, &experiment, folder, self.compute.precision().other_name())?;
         let mut nowhere = std::io::sink();
         let lines: &mut dyn Write = if self.json { &mut nowhere } else { &mut *out };
         let reporter = ProgressReporter { out: RefCell::new(lines) };
-        let run_context =
-            RunContext { evaluated_model: &evaluated_model, engine: &*engine, context: &context, model, id };
+        let setting = |experiment| Setting {
+            experiment,
+            evaluated_model: &evaluated_model,
+            engine: &*engine,
+            catalogue: &context,
+            preprocess: &context.preprocess,
+        };
         // One worker measures times alone after the others are done, so that they do not disturb it.
         let mut untimed = experiment.clone();
         untimed.timing = None;
@@ -134,11 +138,15 @@ impl Evaluate {
                     scope.spawn(|| {
                         let mut store = Store::open(&path)?;
                         let worker = Worker::start(&store)?;
-                        run_context.protocol(&untimed, &mut store, &worker, &NoObserver).run(images.clone())
+                        let plan = Plan::new(setting(&untimed))?;
+                        let begun = Protocol::begin(plan, images.clone(), ids, &mut store, &NoObserver);
+                        begun?.run(&mut store, &worker, &NoObserver)
                     })
                 })
                 .collect();
-            run_context.protocol(&experiment, &mut store, &worker, &reporter).run(images.clone())?;
+            let plan = Plan::new(setting(&experiment))?;
+            let begun = Protocol::begin(plan, images.clone(), ids, &mut store, &reporter);
+            begun?.run(&mut store, &worker, &reporter)?;
             others.into_iter().try_for_each(|other| {
                 other
                     .join()
@@ -152,6 +160,9 @@ impl Evaluate {
                 store.discard_if_empty();
             }
             return Err(error.into());
+        }
+        if let Some(remark) = identity_remark(&store.identities((ids.0, experiment.seed))?) {
+            reporter.remark(&remark);
         }
         let lines = reporter.out.into_inner();
         let planned = store.planned(Some(&experiment.name))?;
@@ -188,38 +199,6 @@ impl Evaluate {
     }
 }
 
-/// What the workers of an experiment share.
-struct RunContext<'a> {
-    evaluated_model: &'a EvaluatedModel<'a>,
-    engine: &'a dyn Engine,
-    context: &'a EvaluationContext,
-    model: i64,
-    id: i64,
-}
-
-impl RunContext<'_> {
-    fn protocol<'p>(
-        &'p self,
-        experiment: &'p Experiment,
-        store: &'p mut Store,
-        worker: &'p Worker,
-        observer: &'p dyn Observer,
-    ) -> Protocol<'p> {
-        Protocol {
-            experiment,
-            evaluated_model: self.evaluated_model,
-            engine: self.engine,
-            catalogue: self.context,
-            preprocess: &self.context.preprocess,
-            store,
-            worker,
-            model: self.model,
-            id: self.id,
-            observer,
-        }
-    }
-}
-
 /// Reports nothing: one worker reports for all.
 struct NoObserver;
 
@@ -233,38 +212,6 @@ impl Observer for NoObserver {
     fn remark(&self, _said: &str) {}
 
     fn chosen(&self, _title: &str, _criterion: &str, _configuration: &str) {}
-}
-
-/// Enters the network and the experiment into a store. A precision other than the default counts as another network, because
-/// its scores differ.
-fn entered(
-    store: &Store,
-    experiment: &Experiment,
-    context: &EvaluationContext,
-    folder: &Path,
-    precision: Precision,
-) -> Result<(i64, i64)> {
-    let name = context.path.file_name().map(|name| name.to_string_lossy().into_owned());
-    let said = match precision.to_possible_value() {
-        Some(value) if precision != Precision::default() => format!(" ({})", value.get_name()),
-        _ => String::new(),
-    };
-    let preprocessing = format!("{}{said}", context.preprocess);
-    let name = format!("{}{said}", name.unwrap_or_default());
-    let model = store.model(&context.hash, &preprocessing, &name)?;
-    let whole = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let record = Record {
-        name: experiment.name.clone(),
-        text: experiment.text_with_whole_paths().to_owned(),
-        model,
-        model_path: whole(&context.path).display().to_string(),
-        data_path: whole(folder).display().to_string(),
-        seed: experiment.seed,
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-    };
-    let hash = Sha256::of(format!("{model}\n{}", experiment.text()).as_bytes());
-    let id = store.experiment(&hash, &record)?;
-    Ok((model, id))
 }
 
 /// Reports the progress of a run.

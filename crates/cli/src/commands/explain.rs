@@ -1,16 +1,19 @@
 //! `monosplit explain`: where in the picture a network found its answer.
 
 use std::io::{IsTerminal, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 use clap::Args;
-use monosplit::catalogue::{ConfiguredMethod, ValueBounds};
+use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
 use monosplit::graph::batch::{samples_interact, stack};
 use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
-use monosplit::{LayerDecomposition, Model, Origin, Sample, SampleReader, channel_magnitudes};
+use monosplit::image::Preprocess;
+use monosplit::{
+    InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, channel_magnitudes,
+};
 use serde::Serialize;
 
 use super::by_layer;
@@ -19,11 +22,14 @@ use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::explain_compiled::CompiledFile;
-use super::explain_result::{ExplainContext, FileNames, InputOutput, InputResult, MapDescription, raw_paths};
+use super::explain_result::{
+    ExplainContext, Explained, FileNames, InputOutput, InputResult, MapDescription, raw_paths,
+};
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
+use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, NamedInputs};
 use super::network::{NetworkArgs, PiecewiseArgs};
-use super::network_input;
+use super::network_input::{self, RecentShapes};
 use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
@@ -50,6 +56,8 @@ Shows where in a picture a network found its answer.
   monosplit explain resnet18.onnx cat.jpg --class 'Egyptian cat' --alpha 0.3 --stream h
   monosplit explain pets.onnx x.npy --method splitlrp --map pos --raw maps.npy
   monosplit explain resnet18.onnx cat.jpg --target contrast:top,top2
+  monosplit explain bert.onnx ids.npy --input mask=mask.npy --tokens vocab.txt --method gradient
+  monosplit explain two.onnx --input image=cat.jpg --input facts=facts.csv --of image,facts
 
 The network f is split into two monotone convex networks, f = g − h, and the map is read off the
 pair at a layer. For every input an overlay is written as a PNG (blue below zero, red above, on one
@@ -65,7 +73,8 @@ networks the last convolution that looks at more than one place), for the class 
 score, α = 0.4.")]
 pub(crate) struct Explain {
     /// The network, an ONNX file (not with --arch), then what to explain: pictures, folders of
-    /// pictures, .npy and .npz batches, or - for one of these on standard input.
+    /// pictures, .npy and .npz batches, .csv tables, or - for a picture or a batch on standard
+    /// input.
     #[arg(value_name = "MODEL INPUT", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
@@ -81,14 +90,9 @@ pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) class: ClassArgs,
 
-    /// The value of an input that is not explained, where the network has several: a .npy file
-    /// with one sample for all, or one for each that is explained. May be given several times.
-    #[arg(long = "input", value_name = "NAME=FILE", verbatim_doc_comment)]
-    given: Vec<String>,
-
     /// Write the pictures into this folder, which is made if it is not there.
     #[arg(short = 'o', long, value_name = "DIR", default_value = "explained")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
 
     /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy
     /// file, one for each of several layers.
@@ -114,13 +118,23 @@ pub(crate) struct Explain {
 
     /// Print the results as JSON.
     #[arg(long)]
-    json: bool,
+    pub(super) json: bool,
+
+    #[command(flatten)]
+    pub(super) given: GivenInputArgs,
+
+    #[command(flatten)]
+    of: ExplainedInputArgs,
+
+    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
+    #[arg(long, value_name = "FILE", help_heading = "Several inputs")]
+    pub(super) tokens: Option<PathBuf>,
 
     #[command(flatten)]
     compute: ComputeArgs,
 
     #[command(flatten)]
-    preprocessing: PreprocessingArgs,
+    pub(super) preprocessing: PreprocessingArgs,
 }
 
 impl Explain {
@@ -134,16 +148,67 @@ impl Explain {
         let choice = self.method.choice()?;
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
-        let model = network_input::open(&options.optional_inputs(true), origin)?;
-        let model = if self.given.is_empty() { model } else { model.with_inputs(self.given_inputs()?)? };
-        if let Some(file) = CompiledFile::of(&model) {
+        let inputs_of = (&self.given, &self.preprocessing);
+        let opened = network_input::open_for(&options.optional_inputs(true), origin, inputs_of, &sources)?;
+        let named = match CompiledFile::of(&opened.model) {
+            Some(_) => None,
+            None => self.of.chosen(&opened.model, &self.given, inputs)?,
+        };
+        if let Some(named) = named {
+            return self.explain_named(&named, opened.model, (&choice, target.as_ref()), inputs, out);
+        }
+        if let Some(file) = &self.tokens {
+            let words = "no input that is explained holds token ids; leave out the words of";
+            return Err(opened.model.unfit(format!("{words} {}", file.display())).into());
+        }
+        if let Some(file) = CompiledFile::of(&opened.model) {
             file.check(self, &choice)?;
         }
         let engine = self.compute.engine()?;
-        let preprocess = self.preprocessing.for_sources(&model, &sources)?;
-        let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), &*engine)?;
+        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
+        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
+        let total = sources.len();
+        let groups = opened.same_shapes(sources);
+        let (mut recent, mut state) = (RecentShapes::new(), LoopState::new(total));
+        let last = groups.len().saturating_sub(1);
+        for (index, (shape, sources)) in groups.into_iter().enumerate() {
+            let ready = recent.get(&shape, || -> Result<ReadyNetwork, Failure> {
+                let network = opened.model(shape.as_deref().filter(|_| index > 0))?;
+                self.ready(network, &sources, (&choice, target.as_ref()), engine)
+            })?;
+            let (reader, waiting) = match ready.begun.take() {
+                Some(begun) => begun,
+                None => (self.reader(&ready.model, sources, ready.preprocess.clone())?, Vec::new()),
+            };
+            if index == 0 && !self.json {
+                self.announce(&ready.job, out)?;
+            }
+            let classes = self.class.classes(&ready.model, &ready.job.context.labels)?;
+            let run = InputLoop { explain: self, model: &ready.model, prepared: &ready.job };
+            run.all((reader, waiting), &classes, &mut state, index == last, out)?;
+            if index == last {
+                classes.all_used(state.outcome.results.len())?;
+                let batch = self.batch_size(ready.job.explainer.samples());
+                let profile = profiled.as_ref().map(ProfiledEngine::take_profile);
+                self.conclude(&ready.model, (&ready.job.context, batch), &state.outcome, profile, out)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Compiles the maps of a network for inputs of one shape.
+    fn ready(
+        &self,
+        model: Model,
+        sources: &[InputFile],
+        (choice, target): (&MethodChoice, Option<&TargetChoice>),
+        engine: &dyn Engine,
+    ) -> Result<ReadyNetwork, Failure> {
+        let model = self.given.fixed(model, &self.preprocessing)?;
+        let preprocess = self.preprocessing.for_sources(&model, sources)?;
+        let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
         let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?)?;
-        let mut reader = self.class.fitting(self.preprocessing.reader(&model, sources, preprocess)?);
+        let mut reader = self.reader(&model, sources.to_vec(), preprocess.clone())?;
         // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
         let ahead = if samples_interact(model.graph()) { self.batch_size(samples) } else { 1 };
@@ -151,64 +216,81 @@ impl Explain {
         let tensors: Vec<Tensor> = waiting.iter().map(|sample| sample.tensor.clone()).collect();
         let model = match tensors.is_empty() {
             true => model,
-            false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, &*engine)?.0,
+            false => self.piecewise.apply(model, &stack(&tensors, Kind::Float)?, engine)?.0,
         };
-        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
-        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
-        let prepared = match CompiledFile::of(&model) {
-            Some(file) => file.prepared(self, &choice, engine)?,
+        let job = match CompiledFile::of(&model) {
+            Some(file) => file.prepared(self, choice, engine)?,
             None => self.prepared(&model, &chosen, engine)?,
         };
-        if !self.json {
-            self.announce(&prepared, out)?;
-        }
-        let classes = self.class.classes(&model, &prepared.context.labels)?;
-        let run = InputLoop { explain: self, model: &model, prepared: &prepared };
-        let found = run.all(reader, waiting, &classes, out)?;
+        Ok(ReadyNetwork { model, preprocess, job, begun: Some((reader, waiting)) })
+    }
+
+    fn reader(
+        &self,
+        model: &Model,
+        sources: Vec<InputFile>,
+        preprocess: Option<Preprocess>,
+    ) -> Result<SampleReader> {
+        Ok(self.class.fitting(self.preprocessing.reader(model, sources, preprocess)?))
+    }
+
+    /// Explains inputs that are known by their names.
+    fn explain_named(
+        &self,
+        named: &NamedInputs,
+        model: Model,
+        (choice, target): (&MethodChoice, Option<&TargetChoice>),
+        inputs: &[PathBuf],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let engine = self.compute.engine()?;
+        let preprocess = self.preprocessing.known(&model);
+        let model = self.class.with_target(model, target, preprocess.as_ref(), &*engine)?;
+        let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
+        let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
+        let (job, found) = named.explain(self, &model, choice, inputs, engine, out)?;
         let profile = profiled.map(|profiled| profiled.take_profile());
-        self.conclude(&model, &run, &found, profile, out)
+        self.conclude(&model, (&job.context, self.named_batch()), &found, profile, out)
+    }
+
+    /// How many samples of named inputs are explained at once.
+    pub(super) fn named_batch(&self) -> usize {
+        self.batch.map_or(BATCH, |batch| batch as usize)
     }
 
     /// Writes the numbers, the profile and the remark that follow the last input.
     fn conclude(
         &self,
         model: &Model,
-        run: &InputLoop<'_>,
+        (context, batch): (&ExplainContext, usize),
         found: &Outcome,
         profile: Option<Profile>,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         if let Some(path) = &self.raw {
-            for (path, maps) in raw_paths(path, &run.prepared.context.descriptions).iter().zip(&found.maps) {
+            for (path, maps) in raw_paths(path, &context.descriptions).iter().zip(&found.maps) {
                 write_atomically(path, &npy::write(&stack(maps, Kind::Float)?))?;
             }
         }
         if self.json {
-            return json::print(&self.output(model, run.prepared, found, profile), out);
+            return json::print(&self.output(model, (context, batch), found, profile), out);
         }
         if let Some(profile) = profile {
             profile::print(profile, out)?;
         }
         out.flush()?;
-        if let Some(remark) = remark(model, self.batch_size(run.prepared.explainer.samples())) {
+        if let Some(remark) = remark(model, batch) {
             note(&remark);
         }
         Ok(())
     }
 
-    /// The arrays that were given for inputs, by name.
-    fn given_inputs(&self) -> Result<Vec<(String, Tensor)>> {
-        let read = |text: &String| {
-            let (name, file) = text
-                .split_once('=')
-                .ok_or_else(|| Error::argument(format!("expected --input NAME=FILE, found '{text}'")))?;
-            Ok((name.to_owned(), Model::input_array(Path::new(file))?))
-        };
-        self.given.iter().map(read).collect()
-    }
-
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
-        self.network.split(&self.files, "nothing to explain; name a picture, a folder or a .npy file")
+        let nothing = "nothing to explain; name a picture, a folder, a .npy or a .csv file";
+        if self.given.are_given() {
+            return self.network.split_any(&self.files);
+        }
+        self.network.split(&self.files, nothing)
     }
 
     /// Compiles the maps.
@@ -274,16 +356,15 @@ impl Explain {
     fn output<'a>(
         &self,
         model: &Model,
-        prepared: &'a ExplainJob,
+        (context, batch): (&'a ExplainContext, usize),
         found: &'a Outcome,
         profile: Option<Profile>,
     ) -> ExplainOutput<'a> {
-        let ExplainJob { context, explainer, .. } = prepared;
         let first = context.descriptions.first();
         ExplainOutput {
             network: model.origin().to_string(),
             target: model.target().map(ToString::to_string),
-            note: remark(model, self.batch_size(explainer.samples())),
+            note: remark(model, batch),
             method: first.map(|map| &*map.method),
             title: first.map(|map| &*map.title),
             alpha: first.and_then(|map| map.alpha),
@@ -310,6 +391,35 @@ struct ExplainOutput<'a> {
     profile: Option<Vec<NodeOutput>>,
 }
 
+/// A network for inputs of one shape with its compiled maps.
+struct ReadyNetwork {
+    model: Model,
+    preprocess: Option<Preprocess>,
+    job: ExplainJob,
+    /// A reader of the inputs that it was made for, and the samples that were read for it.
+    begun: Option<(SampleReader, Vec<Sample>)>,
+}
+
+/// What goes on from the inputs of one shape to those of the next.
+struct LoopState {
+    names: FileNames,
+    outcome: Outcome,
+    /// The number of files, and of those that were opened.
+    total: usize,
+    opened: usize,
+    /// Counts the inputs, where nothing else shows the progress.
+    bar: Option<Bar>,
+}
+
+impl LoopState {
+    fn new(total: usize) -> Self {
+        // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
+        let counted = total > FEW && !std::io::stdout().is_terminal();
+        let bar = counted.then(|| Bar::counting("inputs"));
+        LoopState { names: FileNames::default(), outcome: Outcome::default(), total, opened: 0, bar }
+    }
+}
+
 /// Compiled maps.
 pub(super) struct ExplainJob {
     pub(super) context: ExplainContext,
@@ -330,80 +440,96 @@ struct InputLoop<'a> {
 }
 
 /// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
-struct Outcome {
-    results: Vec<InputResult>,
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) results: Vec<InputResult>,
     maps: Vec<Vec<Tensor>>,
+}
+
+impl Outcome {
+    /// Keeps the numbers of a batch if they are to be written.
+    pub(super) fn keep(&mut self, explain: &Explain, maps: Vec<SaliencyMap>) -> Result<()> {
+        if explain.raw.is_some() {
+            self.maps.resize_with(maps.len(), Vec::new);
+            for (kept, map) in self.maps.iter_mut().zip(maps) {
+                let values = explain.compute.in_precision(map.values)?;
+                if kept.first().is_some_and(|first: &Tensor| first.shape()[1..] != values.shape()[1..]) {
+                    return Err(Error::argument(
+                        "the inputs have maps of different sizes, which one array cannot hold; leave out --raw, or give \
+                         inputs of one size",
+                    ));
+                }
+                kept.push(values);
+            }
+        }
+        Ok(())
+    }
 }
 
 impl InputLoop<'_> {
     fn all(
         &self,
-        mut reader: SampleReader,
-        mut waiting: Vec<Sample>,
+        (mut reader, mut waiting): (SampleReader, Vec<Sample>),
         classes: &Classes,
+        state: &mut LoopState,
+        are_last: bool,
         out: &mut dyn Write,
-    ) -> Result<Outcome, Failure> {
+    ) -> Result<(), Failure> {
         let ExplainJob { context, explainer, by_layer, .. } = self.prepared;
         let batch = self.explain.batch_size(explainer.samples());
-        let mut names = FileNames::default();
-        let (mut results, mut maps) = (Vec::new(), vec![Vec::new(); context.descriptions.len()]);
-        // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
-        let counted = reader.total() > FEW && !std::io::stdout().is_terminal();
-        let inputs = counted.then(|| Bar::counting("inputs"));
-        waiting.extend(reader.take(batch - waiting.len())?);
+        waiting.extend(reader.take(batch.saturating_sub(waiting.len()))?);
         loop {
             let samples = std::mem::replace(&mut waiting, reader.take(batch)?);
             if samples.is_empty() {
                 break;
             }
             let started = Instant::now();
-            let class = classes.of(results.len(), samples.len())?;
+            let first = state.outcome.results.len();
+            let class = classes.of(first, samples.len())?;
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
             let images = stack(&tensors, Kind::Float)?;
             let bar = Bar::new(samples.len());
-            let position = Some(BatchPosition { offset: results.len(), is_last: waiting.is_empty() });
-            let others = self.model.given_inputs(results.len(), samples.len())?;
+            let position = Some(BatchPosition { offset: first, is_last: are_last && waiting.is_empty() });
+            let others = self.model.given_inputs(first, samples.len())?;
             let batch = ExplainBatch {
-                progress: if counted { &monosplit::explain::NoProgress } else { &bar },
+                progress: if state.bar.is_some() { &monosplit::explain::NoProgress } else { &bar },
                 position,
                 other_inputs: &others,
                 ..ExplainBatch::new(&images, &class, &context.settings)
             };
             let mut explained = explainer.explain_batch(&batch)?;
             let sizes = explained.maps.split_off(context.descriptions.len());
-            if results.is_empty() {
+            if first == 0 {
                 self.remark_on_cancelled_channels(&explained.maps, &sizes);
             }
             let time = started.elapsed() / samples.len() as u32;
             for (row, sample) in samples.iter().enumerate() {
                 let mut result = context.result(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
-                    let place = (self.explain.out.as_path(), &mut names);
-                    context.add_map(&mut result, index, sample, (map, row), place)?;
+                    let place = (self.explain.out.as_path(), &mut state.names);
+                    let of = Explained { sample, words: None };
+                    context.add_map(&mut result, index, of, (map, row), place)?;
                 }
                 if !self.explain.json {
                     context.print(&result, out)?;
                 }
-                results.push(result);
+                state.outcome.results.push(result);
             }
             if let Some(decomposition) = by_layer {
                 let alpha = context.settings.alpha[0];
                 let contributions = decomposition.contributions(&images, &explained.classes, alpha)?;
                 by_layer::print(&contributions, &samples, out)?;
             }
-            if self.explain.raw.is_some() {
-                for (kept, map) in maps.iter_mut().zip(explained.maps) {
-                    kept.push(self.explain.compute.in_precision(map.values)?);
-                }
-            }
+            state.outcome.keep(self.explain, explained.maps)?;
             out.flush()?;
-            if let Some(inputs) = &inputs {
-                inputs.show(reader.opened().saturating_sub(waiting.len()), reader.total());
+            if let Some(bar) = &state.bar {
+                let opened = state.opened + reader.opened();
+                bar.show(opened.saturating_sub(waiting.len()), state.total);
             }
         }
-        classes.all_used(results.len())?;
+        state.opened += reader.opened();
         remember_skipped(&reader);
-        Ok(Outcome { results, maps })
+        Ok(())
     }
 
     fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {

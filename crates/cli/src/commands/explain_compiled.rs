@@ -120,6 +120,7 @@ impl<'a> CompiledFile<'a> {
             title: map.title.clone(),
             layer: map.layer.clone(),
             alpha: alpha.filter(|_| map.takes_alpha),
+            explained: None,
         });
         let contours = explain.contours;
         let is_target =

@@ -6,14 +6,19 @@ use std::time::Duration;
 
 use monosplit::catalogue::ConfiguredMethod;
 use monosplit::explain::{Explanation, SaliencyMap, Settings};
-use monosplit::graph::{Error, Result};
-use monosplit::render;
-use monosplit::{Labels, RankedClass, Sample, ScoreKind};
+use monosplit::graph::batch::rows;
+use monosplit::graph::{Error, Result, write_atomically};
+use monosplit::render::{self, TokenText};
+use monosplit::{Labels, RankedClass, Sample, ScoreKind, unit_figure};
 
 use serde::Serialize;
 
 use crate::failure::Failure;
+use crate::output_style;
 use crate::table::printable;
+
+/// What stands before the lines of a text.
+const INDENT: &str = "    ";
 
 /// What is the same for all inputs.
 pub(crate) struct ExplainContext {
@@ -39,18 +44,30 @@ pub(crate) struct MapDescription {
     pub(crate) layer: Option<String>,
     /// α, where the method has one.
     pub(crate) alpha: Option<f64>,
+    /// The input that the map is of, where inputs were named.
+    pub(crate) explained: Option<String>,
 }
 
 impl MapDescription {
     /// A method at a layer.
     pub(crate) fn new(chosen: &ConfiguredMethod, layer: Option<String>) -> Self {
         let (method, title) = (chosen.name.to_owned(), chosen.title.clone());
-        MapDescription { method, title, layer, alpha: chosen.alpha }
+        MapDescription { method, title, layer, alpha: chosen.alpha, explained: None }
     }
 
-    /// The layer's name in texts.
+    /// A method at an input that was named.
+    pub(crate) fn of_input(chosen: &ConfiguredMethod, input: &str) -> Self {
+        MapDescription { explained: Some(input.to_owned()), ..MapDescription::new(chosen, None) }
+    }
+
+    /// The layer's name in texts; that of the input where the map is at one.
     pub(crate) fn layer_name(&self) -> &str {
-        self.layer.as_deref().unwrap_or("the image")
+        self.own_place().unwrap_or("the image")
+    }
+
+    /// The layer or the input that was named.
+    fn own_place(&self) -> Option<&str> {
+        self.layer.as_deref().or(self.explained.as_deref())
     }
 }
 
@@ -73,6 +90,22 @@ struct MapResult {
     facts: Vec<(&'static str, f64)>,
     remark: Option<String>,
     picture: Option<PathBuf>,
+    /// The words of a text with their values.
+    text: Option<TokenText>,
+}
+
+/// The file that a map was drawn into.
+struct Drawn {
+    path: PathBuf,
+    remark: Option<String>,
+    text: Option<TokenText>,
+}
+
+/// What a map is of: a sample, and the words of its tokens if it is a text.
+#[derive(Clone, Copy)]
+pub(crate) struct Explained<'a> {
+    pub(crate) sample: &'a Sample,
+    pub(crate) words: Option<&'a [String]>,
 }
 
 impl ExplainContext {
@@ -104,11 +137,11 @@ impl ExplainContext {
         &self,
         result: &mut InputResult,
         index: usize,
-        sample: &Sample,
+        explained: Explained<'_>,
         (map, row): (&SaliencyMap, usize),
         (folder, names): (&Path, &mut FileNames),
     ) -> Result<()> {
-        let description = &self.descriptions[index];
+        let drawn = self.drawn(result, index, explained, (map, row), (folder, names))?;
         let mut found = MapResult {
             index,
             range: range(map, row),
@@ -116,35 +149,94 @@ impl ExplainContext {
             facts: map.diagnostics.iter().map(|of| (of.name, of.values[row])).collect(),
             remark: None,
             picture: None,
+            text: None,
         };
-        if map.values.shape().len() == 3 {
-            let again =
-                self.descriptions.iter().filter(|other| other.method == description.method).count() > 1;
-            let layer = description.layer.as_deref().filter(|_| again);
-            let path = folder.join(names.next(&sample.name, &description.method, layer));
-            std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
-            let name = self.labels.named(result.class).unwrap_or_else(|| result.class.to_string());
-            let caption = render::Caption {
-                method: description.title.clone(),
-                layer: description.layer_name().to_owned(),
-                class: if self.is_target { String::new() } else { name.clone() },
-                target: if self.is_target { name } else { String::new() },
-                confidence: result.confidence,
-                alpha: description.alpha,
-            };
-            let map = render::ScalarField::from_tensor(&map.values, row)?;
-            let options =
-                render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
-            let drawn = sample.overlay(&map, &caption, &options)?;
-            drawn.picture.save(&path)?;
-            found.remark = drawn.note.map(|note| note.to_string());
-            found.picture = Some(path);
-        } else {
-            found.remark =
-                Some("the map does not have two axes to draw; --raw FILE writes its numbers".to_owned());
+        match drawn {
+            Some(drawn) => {
+                (found.remark, found.picture, found.text) = (drawn.remark, Some(drawn.path), drawn.text);
+            }
+            None => {
+                let said = "there is no drawing of a map of these axes; --raw FILE writes its numbers";
+                found.remark = Some(said.to_owned());
+            }
         }
         result.maps.push(found);
         Ok(())
+    }
+
+    /// Draws a map as what it is of: a text in a page, others as a picture. None if nothing shows such a map.
+    fn drawn(
+        &self,
+        result: &InputResult,
+        index: usize,
+        Explained { sample, words }: Explained<'_>,
+        (map, row): (&SaliencyMap, usize),
+        (folder, names): (&Path, &mut FileNames),
+    ) -> Result<Option<Drawn>> {
+        let description = &self.descriptions[index];
+        let caption = self.caption(result, description, sample);
+        let options = render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
+        let again = self.descriptions.iter().filter(|other| other.method == description.method).count() > 1;
+        let place = description.own_place().filter(|_| again);
+        let mut path = |ending: &str| -> Result<PathBuf> {
+            std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
+            Ok(folder.join(names.next(&sample.name, &description.method, place, ending)))
+        };
+        let values = rows(&map.values, std::iter::once(row))?;
+        let shape = values.shape()[1..].to_vec();
+        let own = values.reshaped(shape)?;
+        if let Some(words) = words.filter(|words| own.shape() == [words.len()]) {
+            let text = TokenText::new(words.to_vec(), &own.to_f32())?;
+            let page = render::Page::new(&sample.name).paragraph(&caption.text()).tokens(&text);
+            let path = path("html")?;
+            write_atomically(&path, page.finish().as_bytes())?;
+            return Ok(Some(Drawn { path, remark: None, text: Some(text) }));
+        }
+        // Units of a layer are not the columns of the table, even where there are as many.
+        let figure = match own.shape() {
+            [_] if sample.tensor.shape().len() == 2 && description.layer.is_some() => {
+                Some(unit_figure(&own, &caption)?)
+            }
+            _ => sample.figure(&own, &caption, &options)?,
+        };
+        if let Some(scene) = figure {
+            let path = path("png")?;
+            scene.write(&path)?;
+            return Ok(Some(Drawn { path, remark: None, text: None }));
+        }
+        if own.shape().len() != 2 {
+            return Ok(None);
+        }
+        let field = render::ScalarField::from_tensor(&map.values, row)?;
+        let drawn = sample.overlay(&field, &caption, &options)?;
+        let path = path("png")?;
+        drawn.picture.save(&path)?;
+        Ok(Some(Drawn { path, remark: drawn.note.map(|note| note.to_string()), text: None }))
+    }
+
+    fn caption(
+        &self,
+        result: &InputResult,
+        description: &MapDescription,
+        sample: &Sample,
+    ) -> render::Caption {
+        let name = self.labels.named(result.class).unwrap_or_else(|| result.class.to_string());
+        render::Caption {
+            method: match &description.explained {
+                Some(input) => format!("{} of {input}", description.title),
+                None => description.title.clone(),
+            },
+            layer: match &description.explained {
+                Some(_) => String::new(),
+                // A series or a table is no image, and there is no other layer to tell it from.
+                None if description.layer.is_none() && sample.tensor.shape().len() != 4 => String::new(),
+                None => description.layer_name().to_owned(),
+            },
+            class: if self.is_target { String::new() } else { name.clone() },
+            target: if self.is_target { name } else { String::new() },
+            confidence: result.confidence,
+            alpha: description.alpha,
+        }
     }
 
     pub(crate) fn print(&self, result: &InputResult, out: &mut dyn Write) -> Result<(), Failure> {
@@ -179,6 +271,12 @@ impl ExplainContext {
             if let Some(remark) = &map.remark {
                 writeln!(out, "  {}", printable(remark))?;
             }
+            if let Some(text) = &map.text {
+                let room = output_style::columns().saturating_sub(INDENT.len()).max(1);
+                for line in text.to_terminal(room, output_style::colours()).lines() {
+                    writeln!(out, "{INDENT}{line}")?;
+                }
+            }
             if let Some(path) = &map.picture {
                 writeln!(out, "  {}", printable(&path.display().to_string()))?;
             }
@@ -204,12 +302,23 @@ struct MapOutput<'a> {
     method: &'a str,
     title: &'a str,
     layer: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explained_input: Option<&'a str>,
     min: f64,
     max: f64,
     exponent: i32,
     facts: Vec<FactOutput<'a>>,
     remark: Option<&'a str>,
     picture: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tokens: Option<Vec<TokenOutput<'a>>>,
+}
+
+/// A token and its value in the map.
+#[derive(Serialize)]
+struct TokenOutput<'a> {
+    token: &'a str,
+    value: f64,
 }
 
 #[derive(Serialize)]
@@ -244,6 +353,11 @@ impl MapResult {
             facts: self.facts.iter().map(|&(name, value)| FactOutput { name, value }).collect(),
             remark: self.remark.as_deref(),
             picture: self.picture.as_ref().map(|path| path.display().to_string()),
+            explained_input: description.explained.as_deref(),
+            tokens: self.text.as_ref().map(|text| {
+                let tokens = text.tokens().iter();
+                tokens.map(|(token, value)| TokenOutput { token, value: f64::from(*value) }).collect()
+            }),
         }
     }
 }
@@ -259,21 +373,23 @@ fn range(map: &SaliencyMap, row: usize) -> (f32, f32) {
 pub(crate) struct FileNames(std::collections::HashSet<String>);
 
 impl FileNames {
-    /// `STEM.METHOD.png`, or `STEM.METHOD.LAYER.png`.
-    pub(crate) fn next(&mut self, input: &str, method: &str, layer: Option<&str>) -> String {
+    /// `STEM.METHOD.png`, or `STEM.METHOD.LAYER.png`, with this ending.
+    pub(crate) fn next(&mut self, input: &str, method: &str, layer: Option<&str>, kind: &str) -> String {
         let stem = Path::new(input).file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy());
         let stem = match stem.rsplit_once('.') {
             Some((stem, ending)) if !ending.contains('[') => stem.to_owned(),
-            _ => stem.replace(".npy[", "-").replace(".npz[", "-").replace(']', ""),
+            _ => [".npy[", ".npz[", ".csv["]
+                .iter()
+                .fold(stem.replace(']', ""), |stem, ending| stem.replace(ending, "-")),
         };
         let ending = match layer {
             Some(layer) => format!("{}.{}", in_file_name(method), in_file_name(layer)),
             None => in_file_name(method),
         };
-        let mut name = format!("{stem}.{ending}.png");
+        let mut name = format!("{stem}.{ending}.{kind}");
         let mut number = 2;
         while !self.0.insert(name.clone()) {
-            name = format!("{stem}-{number}.{ending}.png");
+            name = format!("{stem}-{number}.{ending}.{kind}");
             number += 1;
         }
         name
@@ -288,7 +404,7 @@ pub(crate) fn raw_paths(path: &Path, descriptions: &[MapDescription]) -> Vec<Pat
         let alone = |same: &dyn Fn(&MapDescription) -> bool| {
             descriptions.iter().filter(|&other| same(other)).count() == 1
         };
-        let layer = map.layer.as_deref().unwrap_or("input");
+        let layer = map.own_place().unwrap_or("input");
         let told = match descriptions.iter().all(|other| other.method == map.method) {
             _ if descriptions.len() == 1 => return path.to_owned(),
             true => layer.to_owned(),
@@ -324,13 +440,13 @@ mod tests {
     #[test]
     fn no_picture_overwrites_another_of_the_same_run() {
         let mut names = FileNames::default();
-        assert_eq!(names.next("a/cat.jpg", "splitcam", None), "cat.splitcam.png");
-        assert_eq!(names.next("b/cat.jpg", "splitcam", None), "cat-2.splitcam.png");
-        assert_eq!(names.next("x.npy[3]", "splitcam", None), "x-3.splitcam.png");
-        assert_eq!(names.next("y.npz[3]", "splitcam", None), "y-3.splitcam.png");
-        assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out")), "cat.lrp._conv_out.png");
-        assert_eq!(names.next("cat.jpg", "gradcam++", None), "cat.gradcam++.png");
+        assert_eq!(names.next("a/cat.jpg", "splitcam", None, "png"), "cat.splitcam.png");
+        assert_eq!(names.next("b/cat.jpg", "splitcam", None, "png"), "cat-2.splitcam.png");
+        assert_eq!(names.next("x.npy[3]", "splitcam", None, "png"), "x-3.splitcam.png");
+        assert_eq!(names.next("y.npz[3]", "splitcam", None, "png"), "y-3.splitcam.png");
+        assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out"), "png"), "cat.lrp._conv_out.png");
+        assert_eq!(names.next("cat.jpg", "gradcam++", None, "png"), "cat.gradcam++.png");
         // The names of methods in a compiled file are not trusted.
-        assert_eq!(names.next("cat.jpg", "d/../../up", None), "cat.d_.._.._up.png");
+        assert_eq!(names.next("cat.jpg", "d/../../up", None, "png"), "cat.d_.._.._up.png");
     }
 }

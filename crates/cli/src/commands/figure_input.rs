@@ -12,6 +12,7 @@ use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::DrawingArgs;
 use super::inputs::remember_skipped;
+use super::named_inputs::GivenInputArgs;
 use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::PreprocessingArgs;
@@ -45,6 +46,9 @@ pub(crate) struct FigureInputArgs {
     pub(crate) compute: ComputeArgs,
 
     #[command(flatten)]
+    given: GivenInputArgs,
+
+    #[command(flatten)]
     preprocessing: PreprocessingArgs,
 }
 
@@ -66,7 +70,9 @@ impl FigureInputArgs {
         let sources = self.preprocessing.inputs.list(inputs)?;
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
-        let model = network_input::open(&options, origin)?;
+        let inputs_of = (&self.given, &self.preprocessing);
+        let model = network_input::open_for(&options, origin, inputs_of, &sources)?.model;
+        let model = self.given.held(model, &self.preprocessing)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let engine = self.compute.engine()?;
         let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), &*engine)?;

@@ -15,6 +15,7 @@ mod drawing;
 mod evaluate;
 mod explain;
 mod explain_compiled;
+mod explain_named;
 mod explain_result;
 mod figure;
 mod figure_input;
@@ -24,6 +25,7 @@ mod inspect_output;
 mod maxout;
 mod method;
 mod methods;
+mod named_inputs;
 mod network;
 mod network_input;
 mod next_step;
@@ -36,6 +38,7 @@ mod read_files;
 mod report;
 mod results;
 mod run;
+mod serve;
 mod shell;
 mod split;
 mod target;
@@ -70,6 +73,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit serve resnet18.onnx photos/         all of this in the browser, α on a slider
   monosplit diff before.onnx after.onnx cat.jpg two networks compared: scores and maps
   monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
   monosplit split resnet18.onnx …               g and h as files of their own
@@ -108,6 +112,7 @@ is ever executed.
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
+  monosplit serve resnet18.onnx photos/         all of this in the browser, α on a slider
   monosplit diff before.onnx after.onnx cat.jpg two networks compared: scores and maps
   monosplit figure split resnet18.onnx cat.jpg  the figures of the paper
   monosplit split resnet18.onnx …               g and h as files of their own
@@ -182,6 +187,7 @@ enum Command {
     Report(Box<report::ReportCommand>),
     Results(Box<results::Results>),
     Run(Box<run::RunCommand>),
+    Serve(Box<serve::Serve>),
     Split(Box<split::SplitCommand>),
     Train(Box<train::Train>),
     Verify(Box<verify::Verify>),
@@ -203,6 +209,7 @@ fn is_written(command: &Command, word: &OsString) -> bool {
             | Command::Figure(_)
             | Command::Inspect(_)
             | Command::Run(_)
+            | Command::Serve(_)
             | Command::Split(_)
             | Command::Verify(_)
     );
@@ -451,6 +458,7 @@ fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitStatus,
         Some(Command::Report(report)) => report.execute(out)?,
         Some(Command::Results(results)) => results.execute(out)?,
         Some(Command::Run(run)) => run.execute(out)?,
+        Some(Command::Serve(serve)) => serve.execute(out)?,
         Some(Command::Split(split)) => split.execute(out)?,
         Some(Command::Train(train)) => train.execute(out)?,
         Some(Command::Verify(verify)) => return verify.execute(out),

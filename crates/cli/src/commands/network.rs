@@ -127,11 +127,16 @@ impl NetworkArgs {
 
     /// Splits the files on the command line into the network and its inputs; an error if there are none.
     pub(crate) fn split<'a>(&self, files: &'a [PathBuf], nothing: &str) -> Result<(Origin, &'a [PathBuf])> {
-        let (origin, inputs) = match files.split_first() {
+        let (origin, inputs) = self.split_any(files)?;
+        if inputs.is_empty() { Err(Error::argument(nothing)) } else { Ok((origin, inputs)) }
+    }
+
+    /// The same where there may be no inputs.
+    pub(crate) fn split_any<'a>(&self, files: &'a [PathBuf]) -> Result<(Origin, &'a [PathBuf])> {
+        Ok(match files.split_first() {
             Some((model, inputs)) if self.arch.is_none() => (self.origin(Some(model))?, inputs),
             _ => (self.origin(None)?, files),
-        };
-        if inputs.is_empty() { Err(Error::argument(nothing)) } else { Ok((origin, inputs)) }
+        })
     }
 
     /// The options for opening it to be run in `precision`.

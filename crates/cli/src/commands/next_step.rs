@@ -161,6 +161,8 @@ fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
         Command::Verify(_) => ("explain {model} {picture}", "shows what the network looks at"),
         // Shells and pagers read their output.
         Command::Completions(_) | Command::Man(_) => return None,
+        // It serves until it is ended.
+        Command::Serve(_) => return None,
     })
 }
 

@@ -13,6 +13,9 @@ use crate::failure::note;
 
 use super::inputs::{InputArgs, remember_skipped};
 
+/// What becomes of the size of a picture before it is read.
+pub(crate) type Scaling = Box<dyn Fn((usize, usize)) -> (usize, usize)>;
+
 /// How pictures are made ready.
 #[derive(Args)]
 #[command(next_help_heading = "Preprocessing of pictures")]
@@ -213,6 +216,18 @@ impl PreprocessingArgs {
             preprocess = preprocess.crop(Some((side as usize, side as usize)));
         }
         self.values.applied(preprocess, size)
+    }
+
+    /// The size of a picture, width and height, that a network of open size reads: its own, unless it is scaled or cropped.
+    pub(crate) fn scaling(&self) -> Scaling {
+        let [resize, crop] = [self.resize, self.crop].map(|side| side.map(|side| side as usize));
+        Box::new(move |(width, height)| match (resize, crop) {
+            (_, Some(side)) => (side, side),
+            // As torchvision's Resize scales: the longer side is rounded down.
+            (Some(side), None) if width <= height => (side, side * height / width.max(1)),
+            (Some(side), None) => (side * width / height.max(1), side),
+            (None, None) => (width, height),
+        })
     }
 
     fn fit(&self) -> Result<image::Fit> {

@@ -11,8 +11,9 @@ use serde::Serialize;
 
 use super::compute::ComputeArgs;
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
+use super::named_inputs::GivenInputArgs;
 use super::network::NetworkArgs;
-use super::network_input;
+use super::network_input::{self, RecentShapes};
 use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
@@ -105,6 +106,29 @@ struct Prediction {
     best: Vec<RankedClass>,
 }
 
+/// What goes on from the inputs of one shape to those of the next.
+#[derive(Default)]
+struct LoopState {
+    total: usize,
+    opened: usize,
+    predictions: Vec<Prediction>,
+    raw: Vec<Tensor>,
+}
+
+impl LoopState {
+    /// Keeps what is to be written.
+    fn keep(&mut self, scores: Tensor) -> Result<()> {
+        if self.raw.first().is_some_and(|first| first.shape()[1..] != scores.shape()[1..]) {
+            return Err(Error::argument(
+                "the inputs have outputs of different sizes, which one array cannot hold; leave out --raw, or give inputs \
+                 of one size",
+            ));
+        }
+        self.raw.push(scores);
+        Ok(())
+    }
+}
+
 impl RunCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
@@ -112,16 +136,41 @@ impl RunCommand {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        let model = network_input::open(&self.network.options_for(self.compute.precision()), origin)?;
-        let format = self.format(&model)?;
-        let batch = self.batch(&model)?;
-        let mut inference = Inference::new(&model, &*self.compute.engine()?)?;
-        if self.profile {
-            inference = inference.profiled();
+        let options = self.network.options_for(self.compute.precision());
+        let none = GivenInputArgs::default();
+        let opened = network_input::open_for(&options, origin, (&none, &self.preprocessing), &sources)?;
+        let format = self.format(&opened.model)?;
+        let engine = self.compute.engine()?;
+        let mut state = LoopState { total: sources.len(), ..LoopState::default() };
+        let groups = opened.same_shapes(sources);
+        let (mut recent, last) = (RecentShapes::new(), groups.len().saturating_sub(1));
+        for (index, (shape, sources)) in groups.into_iter().enumerate() {
+            let (model, inference) = recent.get(&shape, || -> Result<(Model, Inference)> {
+                let model = opened.model(shape.as_deref().filter(|_| index > 0))?;
+                let inference = Inference::new(&model, &*engine)?;
+                Ok((model, if self.profile { inference.profiled() } else { inference }))
+            })?;
+            self.run(model, inference, sources, format.as_ref(), &mut state, out)?;
+            if index == last {
+                let LoopState { predictions, raw, .. } = std::mem::take(&mut state);
+                self.finish(model, inference, format.as_ref(), predictions, &raw, out)?;
+            }
         }
-        let total = sources.len();
-        let mut reader = self.reader(&model, sources)?;
-        let (mut predictions, mut raw) = (Vec::new(), Vec::new());
+        Ok(())
+    }
+
+    /// Runs the network on inputs of one shape.
+    fn run(
+        &self,
+        model: &Model,
+        inference: &mut Inference,
+        sources: Vec<InputFile>,
+        format: Option<&ScoreFormat>,
+        state: &mut LoopState,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let batch = self.batch(model)?;
+        let mut reader = self.reader(model, sources)?;
         let bar = Bar::counting("inputs");
         // Results on the terminal show the progress themselves.
         let unseen = self.json || !std::io::stdout().is_terminal();
@@ -135,20 +184,21 @@ impl RunCommand {
             let found =
                 format.as_ref().map_or(Ok(Vec::new()), |format| format.predictions(&samples, &scores))?;
             if self.json {
-                predictions.extend(found);
+                state.predictions.extend(found);
             } else if let Some(format) = &format {
                 found.iter().try_for_each(|prediction| format.print(prediction, out))?;
                 out.flush()?;
             }
             if self.raw.is_some() {
-                raw.push(rows_of_classes(scores)?);
+                state.keep(rows_of_classes(scores)?)?;
             }
-            if unseen && total > FEW {
-                bar.show(reader.opened(), total);
+            if unseen && state.total > FEW {
+                bar.show(state.opened + reader.opened(), state.total);
             }
         }
+        state.opened += reader.opened();
         remember_skipped(&reader);
-        self.finish(&model, &inference, format.as_ref(), predictions, &raw, out)
+        Ok(())
     }
 
     fn files(&self) -> Result<(Origin, &[PathBuf])> {

@@ -11,6 +11,7 @@ use monosplit::{Finding, Model, Verification};
 use serde::Serialize;
 
 use super::compute::ComputeArgs;
+use super::named_inputs::{ExplainedInputArgs, GivenInputArgs};
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::network_input;
 use super::preprocessing::PreprocessingArgs;
@@ -73,6 +74,12 @@ pub(crate) struct Verify {
     json: bool,
 
     #[command(flatten)]
+    given: GivenInputArgs,
+
+    #[command(flatten)]
+    of: ExplainedInputArgs,
+
+    #[command(flatten)]
     compute: ComputeArgs,
 
     #[command(flatten)]
@@ -89,20 +96,27 @@ impl Verify {
         };
         let target = self.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
-        let model = network_input::open(&options, origin)?;
+        let sources = self.preprocessing.inputs.list(inputs)?;
+        let inputs_of = (&self.given, &self.preprocessing);
+        let model = network_input::open_for(&options, origin, inputs_of, &sources)?.model;
         scores_remark(&model).iter().for_each(|remark| note(remark));
-        let sample = match inputs {
-            [] => self.preprocessing.one_sample(&model, None)?,
-            [input] => self.preprocessing.one_sample(&model, Some(input))?,
-            _ => {
-                return Err(
-                    Error::argument("verify looks at one input; name one picture or .npy array").into()
-                );
-            }
-        };
+        if inputs.len() > 1 {
+            return Err(Error::argument("verify looks at one input; name one picture or array").into());
+        }
         let engine = self.compute.engine()?;
         let preprocess = self.preprocessing.known(&model);
-        let model = with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?;
+        let (model, sample) = match self.of.chosen(&model, &self.given, inputs)? {
+            None => {
+                let model = self.given.held(model, &self.preprocessing)?;
+                let sample = self.preprocessing.one_sample(&model, inputs.first())?;
+                (with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?, sample)
+            }
+            Some(named) => {
+                let values = named.values(&model, &self.given, inputs, &self.preprocessing)?;
+                let model = with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?;
+                named.first(&model, &values, &*engine)?
+            }
+        };
         let (model, approximation) = self.piecewise.apply(model, &sample, &*engine)?;
         let image = repeated(&sample, model.fixed_batch()?.unwrap_or(1))?;
         let engines = (&*engine, &self.compute.processor());

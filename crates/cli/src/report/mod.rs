@@ -316,5 +316,6 @@ fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
         x_names,
         width: 460.0,
         height: 260.0,
+        ..LinePlot::default()
     })
 }

@@ -270,3 +270,52 @@ fn a_declared_batch_of_a_million_takes_the_samples_given() {
         is_one_line(code, &said);
     }
 }
+
+/// Batches of numbers that arithmetic stumbles over: a finite map, or one line.
+#[test]
+fn slow_issue_35_odd_numbers_have_finite_maps_or_are_refused() {
+    let folder = ScratchFolder::new();
+    let network = crates_folder().join("monosplit/assets/pets-small.onnx");
+    let count = 3 * 128 * 128;
+    let ordinary: Vec<f32> = (0..count).map(|i| (i % 251) as f32 / 125.0 - 1.0).collect();
+    let with = |odd: f32| {
+        let mut values = ordinary.clone();
+        values[777] = odd;
+        values
+    };
+    let mut batches: Vec<(String, Vec<f32>)> = [0.0, 0.5, 1e30, 1e-40, f32::MAX, f32::NAN, f32::INFINITY]
+        .map(|value| (format!("all {value:e}"), vec![value; count]))
+        .into();
+    batches.extend([f32::NAN, f32::NEG_INFINITY].map(|value| (format!("one {value:e}"), with(value))));
+    let (input, raw) = (folder.path("x.npy"), folder.path("map.npy"));
+    for (name, values) in batches {
+        std::fs::write(&input, npy::write(&Tensor::new([1, 3, 128, 128], values).unwrap())).unwrap();
+        for method in ["splitcam", "splitgrad", "splitlrp", "gradcam", "lrp", "deeplift"] {
+            let _ = std::fs::remove_file(&raw);
+            let paths = [&network, &input, &raw].map(|path| path.to_str().unwrap());
+            let out = folder.path("maps");
+            let (code, said) = confined(&[
+                "explain",
+                paths[0],
+                paths[1],
+                "--raw",
+                paths[2],
+                "--out",
+                out.to_str().unwrap(),
+                "--method",
+                method,
+                "-q",
+            ]);
+            if code == 0 {
+                let map = npy::read(&std::fs::read(&raw).unwrap()).unwrap();
+                assert!(map.to_f64().iter().all(|value| value.is_finite()), "{name}, {method}");
+            } else {
+                assert_eq!(code, 2, "{name}, {method}: {said}");
+                assert!(
+                    said.starts_with("monosplit: ") && !said.contains("panicked"),
+                    "{name}, {method}: {said}"
+                );
+            }
+        }
+    }
+}

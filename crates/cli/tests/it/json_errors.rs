@@ -51,7 +51,7 @@ fn issue_27_rows_have_the_same_columns_in_every_format() {
     assert_json(&json);
     let columns: Vec<&str> = csv.lines().next().unwrap().split(',').collect();
     assert!(
-        columns.contains(&"undefined") && columns.contains(&"options") && columns.len() == 19,
+        columns.contains(&"undefined") && columns.contains(&"options") && columns.len() == 21,
         "{columns:?}"
     );
     let rows = csv.lines().count() - 1;
@@ -63,6 +63,9 @@ fn issue_27_rows_have_the_same_columns_in_every_format() {
         csv.contains("resize=146 filter=bilinear crop=128x128") && !csv.contains("Preprocess {"),
         "{csv}"
     );
+    // Every row says what computed it.
+    assert_eq!(json.matches("\"engine\": \"cpu\"").count(), rows);
+    assert_eq!(json.matches("\"instructions\": \"\"").count(), 0);
     let means = succeeds([Path::new("results"), &store, Path::new("--json")]).out;
     let keys = [
         "model",

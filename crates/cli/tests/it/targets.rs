@@ -177,7 +177,7 @@ fn an_input_that_is_not_explained_is_given() {
         Tensor::new([2, 4], (0..8).map(|i| (i as f32 + shift).sin()).collect::<Vec<_>>()).unwrap()
     };
     let (a, b) = (saved(&folder, "a.npy", &values(0.0)), saved(&folder, "b.npy", &values(0.5)));
-    refuses(["explain", &network, &a], &["2 inputs ('a', 'b')", "--input NAME=FILE.npy"]);
+    refuses(["explain", &network, &a], &["2 inputs ('a', 'b')", "--input NAME=FILE"]);
     let given = [format!("b={b}"), format!("a={a}"), format!("none={a}"), "b".to_owned()];
     let by = |given: &str, explained: &str| {
         map(&folder, &[&network, explained, "--input", given, "--method", "gradient"])
@@ -185,7 +185,7 @@ fn an_input_that_is_not_explained_is_given() {
     assert_eq!(by(&given[0], &a).shape()[0], 2);
     assert_eq!(by(&given[1], &b).shape()[0], 2);
     refuses(["explain", &network, &a, "--input", &given[2]], &["no input 'none'", "'a', 'b'"]);
-    refuses(["explain", &network, &a, "--input", &given[3]], &["--input NAME=FILE"]);
+    refuses(["explain", &network, &a, "--input", &given[3]], &["--input NAME=FILE, found"]);
     let target = ["explain", &network, &a, "--input", &given[0], "--target", "contrast:top,top2", "--json"];
     let out = folder.path("drawn").display().to_string();
     let said = succeeds(target.into_iter().chain(["-o", &out, "--method", "input-x-gradient"])).out;

@@ -1,8 +1,9 @@
 //! One run of a program: its steps, one after the other, over an arena of buffers.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use monosplit_graph::{NodeId, Result, Tensor};
+use web_time::Instant;
 
 use super::fusion::Fusion;
 use super::kernels::epilogue::Epilogue;

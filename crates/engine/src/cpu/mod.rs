@@ -11,6 +11,7 @@ mod program;
 pub(crate) mod real;
 mod sync;
 pub(crate) mod thread_pool;
+mod threads;
 pub(crate) mod unwinding;
 mod value;
 
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use monosplit_graph::{Graph, Result};
 
 use crate::memory_ledger::MemoryLedger;
-use crate::{CompileOptions, Engine, IncrementalProgram, Precision};
+use crate::{CompileOptions, Engine, EngineIdentity, IncrementalProgram, Precision};
 use kernels::conv_plan::PlanSettings;
 pub use kernels::simd_level::InstructionSet;
 use kernels::simd_level::SimdLevel;
@@ -149,6 +150,11 @@ impl Cpu {
 impl Engine for Cpu {
     fn native_precision(&self) -> Precision {
         self.precision
+    }
+
+    fn identity(&self) -> Result<EngineIdentity> {
+        let level = self.instructions.map_or_else(|| Ok(SimdLevel::current()), SimdLevel::of)?;
+        Ok(EngineIdentity { engine: "cpu".to_owned(), instructions: level.set().key().to_owned() })
     }
 
     fn compile_with(&self, graph: &Graph, options: &CompileOptions) -> Result<Box<dyn crate::Program>> {

@@ -6,15 +6,17 @@
 //! many of them. Loops are handed to spinning workers by [`Handover`], and to sleeping ones by rayon's queues.
 #![allow(unsafe_code)]
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, RefCell};
 use std::fmt::{self, Debug, Formatter};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use monosplit_graph::{Error, Result};
+use monosplit_graph::Result;
 use rayon::Yield;
 use rayon::prelude::*;
+use web_time::Instant;
 
 use super::core_affinity::{self, Pinning};
 use super::handover::{Handover, SpinningWorker};
@@ -23,6 +25,7 @@ use super::kernels::peak::peak;
 use super::kernels::scratch::ScratchBuffers;
 use super::kernels::simd_level::SimdLevel;
 use super::real::Real;
+use super::threads::Threads;
 use crate::Precision;
 
 /// About how many items a loop over many small ones is cut into.
@@ -38,7 +41,7 @@ const MIN_STEPS_TO_SPIN: usize = 8;
 
 /// The threads that run the programs of an engine.
 pub(crate) struct ThreadPool {
-    pool: rayon::ThreadPool,
+    threads: Threads,
     level: SimdLevel,
     scratch: Arc<ScratchBuffers>,
     /// The operations per second that the threads reach in single and in double precision, measured when first asked for.
@@ -67,13 +70,37 @@ struct Worker {
 }
 
 thread_local! {
-    /// Set when a thread of a pool starts; empty in all other threads.
-    static WORKER: OnceCell<Worker> = const { OnceCell::new() };
+    /// Set when a thread begins to belong to a pool; empty in all other threads.
+    static WORKER: RefCell<Option<Rc<Worker>>> = const { RefCell::new(None) };
 }
 
 /// Calls `f` with the calling thread's place in its pool, if it belongs to one.
 fn with_worker<T>(f: impl FnOnce(Option<&Worker>) -> T) -> T {
-    WORKER.with(|worker| f(worker.get()))
+    // A thread may come to belong to another pool while `f` works.
+    let worker = WORKER.with_borrow(Clone::clone);
+    f(worker.as_deref())
+}
+
+/// The pool that the calling thread belonged to, and its instructions, which are put back when this is dropped.
+#[cfg(target_arch = "wasm32")]
+pub(super) struct Membership {
+    worker: Option<Rc<Worker>>,
+    level: Option<SimdLevel>,
+}
+
+#[cfg(target_arch = "wasm32")]
+impl Membership {
+    pub(super) fn kept() -> Self {
+        Membership { worker: WORKER.with_borrow(Clone::clone), level: SimdLevel::of_this_thread() }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+impl Drop for Membership {
+    fn drop(&mut self) {
+        WORKER.set(self.worker.take());
+        SimdLevel::set_in_this_thread(self.level);
+    }
 }
 
 impl ThreadPool {
@@ -99,18 +126,14 @@ impl ThreadPool {
             let pinning = Pinning::begin(index, threads);
             // Also where denormals are kept: a thread inherits the mode of the one that started it.
             denormal::flush_in_this_thread(flush_denormals);
-            level.use_in_this_thread();
+            SimdLevel::set_in_this_thread(Some(level));
             let (occupied, released) = (Cell::new(false), Cell::new(false));
             let worker = Worker { index, shared: shared.clone(), occupied, pinning, released };
-            WORKER.with(|own| own.set(worker).is_ok());
+            WORKER.set(Some(Rc::new(worker)));
         };
-        let builder = rayon::ThreadPoolBuilder::new().num_threads(threads).start_handler(start);
-        let pool = builder.build().map_err(|e| {
-            Error::argument(format!("{threads} threads could not be started ({e}); ask for fewer"))
-                .caused_by(e)
-        })?;
-        log::info!("engine cpu: {threads} threads, {} instructions", level.name());
-        Ok(ThreadPool { pool, level, scratch, peaks: Default::default() })
+        let threads = Threads::start(threads, start)?;
+        log::info!("engine cpu: {} threads, {} instructions", threads.count(), level.name());
+        Ok(ThreadPool { threads, level, scratch, peaks: Default::default() })
     }
 
     /// Memory that kernels use again.
@@ -125,7 +148,7 @@ impl ThreadPool {
 
     /// Runs `work` on a thread of the pool; loops within it run on all of them. Called from a thread of the pool, it runs there.
     pub(crate) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-        self.pool.install(work)
+        self.threads.install(work)
     }
 
     /// Like [`ThreadPool::install`], for the work of others: threads and engines that it starts may use all cores, although the
@@ -161,11 +184,11 @@ impl ThreadPool {
                 let _pinned = worker.map(|worker| AffinityChange::begin(worker, false));
                 if let Some(worker) = worker
                     && steps >= MIN_STEPS_TO_SPIN
-                    && self.pool.current_num_threads() > 1
+                    && self.threads.count() > 1
                 {
                     let shared = worker.shared.clone();
                     let busy_core = core_affinity::current_core();
-                    self.pool.spawn_broadcast(move |_| spin(&shared, busy_core));
+                    self.threads.broadcast(move || spin(&shared, busy_core));
                 }
                 work()
             })
@@ -175,7 +198,7 @@ impl ThreadPool {
 
 impl Debug for ThreadPool {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ThreadPool").field("threads", &self.pool.current_num_threads()).finish()
+        f.debug_struct("ThreadPool").field("threads", &self.threads.count()).finish()
     }
 }
 

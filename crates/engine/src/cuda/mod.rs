@@ -33,7 +33,7 @@ use std::time::Duration;
 
 use monosplit_graph::{Graph, Result};
 
-use crate::{CompileOptions, Engine, Precision, Program};
+use crate::{CompileOptions, Engine, EngineIdentity, Precision, Program};
 use device::Device;
 use program::CudaProgram;
 
@@ -117,6 +117,10 @@ impl Cuda {
 const PREFERRED_BATCH_SIZE: usize = 48;
 
 impl Engine for Cuda {
+    fn identity(&self) -> Result<EngineIdentity> {
+        Ok(EngineIdentity { engine: "cuda".to_owned(), instructions: self.name().to_owned() })
+    }
+
     fn preferred_batch_size(&self) -> Option<usize> {
         Some(PREFERRED_BATCH_SIZE)
     }

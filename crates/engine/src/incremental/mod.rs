@@ -17,6 +17,7 @@ use std::ops::Range;
 use monosplit_graph::Tensor;
 
 pub use program::IncrementalProgram;
+pub use receptive_field::{FieldExtent, receptive_field};
 
 /// A change of one sample of the first graph input, which is an image `[N, C, H, W]`.
 #[derive(Clone, Debug, PartialEq)]

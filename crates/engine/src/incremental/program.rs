@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
 use monosplit_graph::batch::{rows as rows_of, sample_axis, samples_interact, select_samples, stack};
 use monosplit_graph::{Buffer, Cut, Data, Dim, Error, Graph, NodeId, Op, Result, Tensor};
+use web_time::Instant;
 
 use super::segment::Segment;
 use super::tiles::{TileRead, Tiles, whole_reads};

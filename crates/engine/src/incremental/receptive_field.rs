@@ -8,10 +8,13 @@ use monosplit_graph::{Graph, Node, NodeId};
 /// The receptive field along one axis: position `o` of an activation depends on the positions `o·stride − before` to
 /// `o·stride + after` of the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FieldExtent {
-    pub(super) stride: i64,
-    pub(super) before: i64,
-    pub(super) after: i64,
+pub struct FieldExtent {
+    /// How far the fields of neighbouring positions lie apart.
+    pub stride: i64,
+    /// How many positions of the input lie before `o·stride`.
+    pub before: i64,
+    /// How many lie behind it.
+    pub after: i64,
 }
 
 impl FieldExtent {
@@ -53,6 +56,12 @@ impl FieldExtent {
 fn clipped(first: i64, last: i64, length: usize) -> Range<usize> {
     let first = first.clamp(0, length as i64);
     first as usize..(last + 1).clamp(first, length as i64) as usize
+}
+
+/// The receptive fields of the positions of `value` in the input `from`, along height and width; `None` if it depends on more
+/// than a window of it, or on other inputs.
+pub fn receptive_field(graph: &Graph, from: NodeId, value: NodeId) -> Option<[FieldExtent; 2]> {
+    receptive_fields(graph, from).get(value.index()).copied().flatten()
 }
 
 /// For every node its receptive fields in the node `from`, along height and width. `None` where the node does not depend on

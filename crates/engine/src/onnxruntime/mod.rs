@@ -10,7 +10,8 @@ use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
 use crate::{
-    CompileOptions, Cpu, Engine, HostState, IncrementalProgram, Precision, Profile, Program, StatefulProgram,
+    CompileOptions, Cpu, Engine, EngineIdentity, HostState, IncrementalProgram, Precision, Profile, Program,
+    StatefulProgram,
 };
 use library::{Library, Session};
 
@@ -86,6 +87,10 @@ impl OnnxRuntime {
 }
 
 impl Engine for OnnxRuntime {
+    fn identity(&self) -> Result<EngineIdentity> {
+        Ok(EngineIdentity { engine: "onnxruntime".to_owned(), instructions: String::new() })
+    }
+
     fn native_precision(&self) -> Precision {
         Precision::F32
     }

@@ -54,6 +54,7 @@ pub struct Experiment {
     pub shown: usize,
     text: String,
     whole_paths: String,
+    elsewhere: String,
 }
 
 impl Experiment {
@@ -79,6 +80,7 @@ impl Experiment {
         };
         self.text = changed(&self.text, given)?;
         self.whole_paths = changed(&self.whole_paths, whole)?;
+        self.elsewhere = changed(&self.elsewhere, whole)?;
         self.model.target = Some(whole.to_owned());
         Ok(self)
     }
@@ -86,6 +88,11 @@ impl Experiment {
     /// The same with the whole paths of the files that it names, for a reader elsewhere.
     pub fn text_with_whole_paths(&self) -> &str {
         &self.whole_paths
+    }
+
+    /// The same for another process that runs the experiment: also with the whole paths of the network and of the data set.
+    pub fn text_for_others(&self) -> &str {
+        &self.elsewhere
     }
 
     fn read(value: &Value) -> Result<Self> {
@@ -109,6 +116,7 @@ impl Experiment {
             shown: root.count("shown", 0..=64)?.unwrap_or(6),
             text: value.to_toml(),
             whole_paths: value.with_whole_paths(&["labels", "maps"]).to_toml(),
+            elsewhere: value.with_whole_paths(&["labels", "maps", "file", "weights", "folder"]).to_toml(),
         };
         root.finish()?;
         experiment.check(&root)?;

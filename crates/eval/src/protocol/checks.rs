@@ -3,17 +3,16 @@
 use monosplit_explain::is_target_score;
 use monosplit_graph::{Error, Result};
 
-use super::candidates::MethodCandidates;
-use super::{Protocol, no_validation};
+use super::{Plan, no_validation};
 use crate::candidate::Source;
 use crate::experiment::{Experiment, about};
 use crate::metric::CaseShape;
 use crate::metrics;
 
-impl Protocol<'_> {
+impl Plan<'_> {
     /// Resolves and compiles every method before anything is computed, so that a mistake is found at once.
     pub(super) fn check_texts(&self) -> Result<()> {
-        let experiment = self.experiment;
+        let experiment = self.setting.experiment;
         for (ablation, number) in experiment.ablations.iter().zip(1..) {
             self.all_fixed(&format!("ablation[{number}].of"), &ablation.of)?;
             for value in &ablation.values {
@@ -30,9 +29,9 @@ impl Protocol<'_> {
     }
 
     /// An error if a stage needs validation images and there are none.
-    pub(super) fn check_parts(&self, choices: &[MethodCandidates], is_validated: bool) -> Result<()> {
-        let Experiment { selection, ablations, layers, .. } = self.experiment;
-        let chooses = selection.is_some() && choices.iter().any(|choice| choice.candidates.len() > 1);
+    pub(super) fn check_parts(&self, is_validated: bool) -> Result<()> {
+        let Experiment { selection, ablations, layers, .. } = self.setting.experiment;
+        let chooses = selection.is_some() && self.choices.iter().any(|choice| choice.candidates.len() > 1);
         let ablations = ablations.iter().zip(1..).filter(|(part, _)| part.on_validation);
         let asks = chooses.then(|| "selection".to_owned()).into_iter();
         let asks = asks.chain(ablations.map(|(_, number)| format!("ablation[{number}].images")));
@@ -46,7 +45,7 @@ impl Protocol<'_> {
     /// An error if a metric is undefined on images of this shape.
     pub(super) fn check_metrics(&self, frame: Option<CaseShape>) -> Result<()> {
         let Some(frame) = frame else { return Ok(()) };
-        let is_target = is_target_score(self.evaluated_model.graph());
+        let is_target = is_target_score(self.setting.evaluated_model.graph());
         self.metrics().try_for_each(|(key, text)| {
             let fits = metrics::parse(text).and_then(|metric| match metric.needs_class_scores() {
                 Some(why) if is_target => Err(Error::argument(format!("the metric {why}"))),
@@ -58,7 +57,7 @@ impl Protocol<'_> {
 
     /// All metrics of the experiment, and the key that names each.
     pub(super) fn metrics(&self) -> impl Iterator<Item = (String, &String)> {
-        let experiment = self.experiment;
+        let experiment = self.setting.experiment;
         let criteria = experiment.selection.iter().flat_map(|part| &part.criteria);
         let criteria = criteria.map(|(name, metrics)| (format!("selection.{name}"), metrics));
         let asked = experiment.comparison.iter().map(|metrics| ("comparison.metrics".to_owned(), metrics));
@@ -70,8 +69,8 @@ impl Protocol<'_> {
     }
 
     /// Whether any metric or method needs masks.
-    pub(super) fn asks_masks(&self, choices: &[MethodCandidates]) -> Result<bool> {
-        let mut candidates = choices.iter().flat_map(|choice| &choice.candidates);
+    pub(super) fn asks_masks(&self) -> Result<bool> {
+        let mut candidates = self.choices.iter().flat_map(|choice| &choice.candidates);
         if candidates.any(|candidate| matches!(candidate.source, Source::Mask)) {
             return Ok(true);
         }

@@ -2,21 +2,24 @@
 
 use monosplit_graph::{Error, Result};
 
-use super::candidates::MethodCandidates;
-use super::{Part, Protocol, inside};
+use super::{Observer, Part, Plan, inside};
 use crate::candidate::{Candidate, Source};
 use crate::given_maps::MappedImages;
 use crate::metrics;
 
-impl Protocol<'_> {
+impl Plan<'_> {
     /// Says which metrics and stages cannot be asked of given maps. It is an error if a metric would have no value at all.
-    pub(super) fn check_given_maps(&self, choices: &[MethodCandidates]) -> Result<()> {
-        let given: Vec<&str> =
-            choices.iter().filter(|choice| choice.given.is_some()).map(|choice| &*choice.title).collect();
+    pub(super) fn check_given_maps(&self, observer: &dyn Observer) -> Result<()> {
+        let given: Vec<&str> = self
+            .choices
+            .iter()
+            .filter(|choice| choice.given.is_some())
+            .map(|choice| &*choice.title)
+            .collect();
         if given.is_empty() {
             return Ok(());
         }
-        let (names, all) = (given.join(", "), given.len() == choices.len());
+        let (names, all) = (given.join(", "), given.len() == self.choices.len());
         let mut said: Vec<&str> = Vec::new();
         for (key, text) in
             self.metrics().filter(|(key, _)| !key.starts_with("ablation") && !key.starts_with("layers"))
@@ -30,12 +33,12 @@ impl Protocol<'_> {
                     "{key} \"{text}\": this metric {why}; all maps here are given"
                 )));
             }
-            self.observer.remark(&format!("{key} \"{text}\" {why}: it is undefined for {names}"));
+            observer.remark(&format!("{key} \"{text}\" {why}: it is undefined for {names}"));
             said.push(text);
         }
         let stages = [
-            ("sanity", self.experiment.sanity.as_ref().is_some_and(|part| part.of.is_empty())),
-            ("timing", self.experiment.timing.as_ref().is_some_and(|part| part.of.is_empty())),
+            ("sanity", self.setting.experiment.sanity.as_ref().is_some_and(|part| part.of.is_empty())),
+            ("timing", self.setting.experiment.timing.as_ref().is_some_and(|part| part.of.is_empty())),
         ];
         for (key, _) in stages.into_iter().filter(|(_, borrows)| *borrows) {
             if all {
@@ -43,25 +46,25 @@ impl Protocol<'_> {
                     "{key}: given maps are not computed here, and all maps are given; name other configurations in {key}.of"
                 )));
             }
-            self.observer
-                .remark(&format!("{key} leaves out given maps, which are not computed here: {names}"));
+            observer.remark(&format!("{key} leaves out given maps, which are not computed here: {names}"));
         }
         Ok(())
     }
 
     /// Reads and checks the given maps of all images they are needed for, before anything is computed.
     pub(super) fn read_given_maps(
-        &self,
-        choices: &mut [MethodCandidates],
+        &mut self,
+        observer: &dyn Observer,
         validation: Option<&Part>,
         test: &Part,
         size: [usize; 2],
     ) -> Result<()> {
-        let data = &self.experiment.data;
-        for (choice, number) in choices.iter_mut().zip(1..) {
+        let experiment = self.setting.experiment;
+        let data = &experiment.data;
+        for (choice, number) in self.choices.iter_mut().zip(1..) {
             let Some(source) = &choice.given else { continue };
             // Signs are chosen on validation images.
-            let chooses = self.experiment.selection.is_some() && choice.candidates.len() > 1;
+            let chooses = experiment.selection.is_some() && choice.candidates.len() > 1;
             let name = data.validation.as_deref().or(data.test.as_deref());
             let mut parts = vec![mapped(test, data.test.as_deref())];
             let mut others = Vec::new();
@@ -73,7 +76,7 @@ impl Protocol<'_> {
             let (maps, remarks) =
                 read.map_err(|error| inside(&format!("method[{number}]"), &error.context("maps")))?;
             for remark in remarks {
-                self.observer.remark(&format!("method[{number}].maps: {remark}"));
+                observer.remark(&format!("method[{number}].maps: {remark}"));
             }
             for candidate in &mut choice.candidates {
                 candidate.source = Source::Given(maps.clone());

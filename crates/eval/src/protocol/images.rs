@@ -2,18 +2,19 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry::{Occupied, Vacant};
+use std::ops::Range;
 use std::path::Path;
 
+use monosplit_explain::is_target_score;
 use monosplit_graph::{Error, Result};
-use monosplit_image::Preprocess;
 
+use super::Plan;
 use crate::dataset::{DataSet, ExcludedImage, ImageIssue, Photograph, Sample};
-use crate::evaluated_model::EvaluatedModel;
 use crate::experiment::{Experiment, ExplainedClass, about};
-use crate::grid_evaluation::EvaluatedImage;
 use crate::metric::CaseShape;
 use crate::parallel;
 use crate::store::Store;
+use crate::sweep::EvaluatedImage;
 
 /// A part of a data set. Every image has an id in the store.
 pub struct Part {
@@ -97,40 +98,52 @@ fn prefixed(key: &str, error: &Error) -> Error {
     error.clone().context(key)
 }
 
-impl Part {
-    /// Reads all images of a data set and enters them into the store.
-    pub(super) fn enter(
-        name: &'static str,
-        data: DataSet,
-        class: ExplainedClass,
-        (evaluated_model, preprocess): (&EvaluatedModel<'_>, &Preprocess),
-        store: &Store,
-    ) -> Result<Self> {
-        type Read =
-            std::result::Result<(usize, String, String, Option<usize>, Option<ImageIssue>), ExcludedImage>;
-        let read = |index: usize| -> Result<Read> {
+/// An image that can be used, as a process found it that has no store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundImage {
+    /// Its index in the data set.
+    pub index: usize,
+    /// Its name.
+    pub name: String,
+    /// Its hash.
+    pub hash: String,
+    /// The class that is explained.
+    pub class: usize,
+    /// Why metrics that need a mask are undefined.
+    pub mask_issue: Option<ImageIssue>,
+}
+
+/// An image, or why it is excluded.
+pub type Inspected = std::result::Result<FoundImage, ExcludedImage>;
+
+impl Plan<'_> {
+    /// Reads some images of a data set, and finds the class that is explained for each.
+    pub fn inspect(&self, data: &DataSet, indices: Range<usize>) -> Result<Vec<Inspected>> {
+        // Labels are classes of the images, and the scores of a target are others.
+        let is_target = is_target_score(self.setting.evaluated_model.graph());
+        let class = if is_target { ExplainedClass::Top } else { self.setting.experiment.data.class };
+        let read = |index: usize| {
             let kept = |photograph: Photograph| {
                 let issue = photograph.mask_issue();
-                (index, photograph.name, photograph.hash, photograph.label, issue)
+                (photograph.name, photograph.hash, photograph.label, issue)
             };
             Ok(data.load(index)?.map(kept))
         };
-        let found: Vec<Read> = parallel::map(data.len(), read).into_iter().collect::<Result<_>>()?;
-        let (mut images, mut excluded, mut unmasked, mut classes) =
-            (Vec::new(), Vec::new(), Vec::new(), None);
-        let mut entered: HashMap<i64, String> = HashMap::new();
-        for one in found {
-            let (index, name, hash, label, mask_issue) = match one {
+        let first = indices.start;
+        let found: Vec<Result<_>> = parallel::map(indices.len(), |offset| read(first + offset));
+        let (mut inspected, mut classes) = (Vec::with_capacity(found.len()), None);
+        for (index, one) in indices.zip(found) {
+            let (name, hash, label, mask_issue) = match one? {
                 Ok(found) => found,
                 Err(issue) => {
-                    excluded.push(issue);
+                    inspected.push(Err(issue));
                     continue;
                 }
             };
             let class = match (class, label) {
                 (ExplainedClass::Label, Some(label)) => {
                     if classes.is_none() {
-                        classes = Some(class_count(&data, index, evaluated_model, preprocess)?);
+                        classes = Some(self.class_count(data, index)?);
                     }
                     checked(&name, label, classes.unwrap_or(0))?
                 }
@@ -140,9 +153,64 @@ impl Part {
                          network finds"
                     )));
                 }
-                (ExplainedClass::Top, _) => found_class(&data, index, evaluated_model, preprocess)?,
+                (ExplainedClass::Top, _) => self.found_class(data, index)?,
             };
-            let id = store.image(&hash, class, &name)?;
+            inspected.push(Ok(FoundImage { index, name, hash, class, mask_issue }));
+        }
+        Ok(inspected)
+    }
+
+    /// The shape of the images of a data set, read from the first that can be used; `None` if there is none.
+    pub(super) fn frame(&self, data: &DataSet) -> Result<Option<CaseShape>> {
+        for index in 0..data.len() {
+            let Ok(photograph) = data.load(index)? else { continue };
+            let image = Sample::new(&photograph, self.setting.preprocess)?.tensor;
+            let &[_, channels, height, width] = image.shape() else { return Ok(None) };
+            let classes = self.setting.evaluated_model.scores(&image)?.shape().get(1).copied().unwrap_or(0);
+            return Ok(Some(CaseShape { channels, height, width, classes }));
+        }
+        Ok(None)
+    }
+
+    fn sample(&self, data: &DataSet, index: usize) -> Result<Sample> {
+        let loaded = data.load(index)?;
+        let photograph =
+            loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.issue)))?;
+        Sample::new(&photograph, self.setting.preprocess)
+    }
+
+    fn class_count(&self, data: &DataSet, index: usize) -> Result<usize> {
+        let scores = self.setting.evaluated_model.scores(&self.sample(data, index)?.tensor)?;
+        Ok(scores.shape().get(1).copied().unwrap_or(0))
+    }
+
+    fn found_class(&self, data: &DataSet, index: usize) -> Result<usize> {
+        let found = self.setting.evaluated_model.classes(&self.sample(data, index)?.tensor)?;
+        found.first().copied().ok_or_else(|| Error::argument("the network has no classes"))
+    }
+}
+
+impl Part {
+    /// Enters the images of a data set into the store, in order.
+    pub(super) fn enter(
+        name: &'static str,
+        data: DataSet,
+        inspected: Vec<Inspected>,
+        store: &mut Store,
+    ) -> Result<Self> {
+        let (mut images, mut excluded, mut unmasked) = (Vec::new(), Vec::new(), Vec::new());
+        let keys = inspected.iter().flatten().map(|one| (&*one.hash, one.class, &*one.name));
+        let mut ids = store.images_entered(&keys.collect::<Vec<_>>())?.into_iter();
+        let mut entered: HashMap<i64, String> = HashMap::new();
+        for one in inspected {
+            let FoundImage { index, name, hash, class, mask_issue } = match one {
+                Ok(found) => found,
+                Err(issue) => {
+                    excluded.push(issue);
+                    continue;
+                }
+            };
+            let Some(id) = ids.next() else { continue };
             // The same image with the same class has one row in the store and counts once.
             match entered.entry(id) {
                 Occupied(first) => {
@@ -175,48 +243,6 @@ impl Part {
         let count = count.unwrap_or(all).min(all);
         (0..count).map(|i| self.images[i * all / count.max(1)].clone()).collect()
     }
-}
-
-fn sample(data: &DataSet, index: usize, preprocess: &Preprocess) -> Result<Sample> {
-    let loaded = data.load(index)?;
-    let photograph = loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.issue)))?;
-    Sample::new(&photograph, preprocess)
-}
-
-fn class_count(
-    data: &DataSet,
-    index: usize,
-    evaluated_model: &EvaluatedModel<'_>,
-    preprocess: &Preprocess,
-) -> Result<usize> {
-    let scores = evaluated_model.scores(&sample(data, index, preprocess)?.tensor)?;
-    Ok(scores.shape().get(1).copied().unwrap_or(0))
-}
-
-/// The shape of the images of a data set, read from the first that can be used; `None` if there is none.
-pub(super) fn frame(
-    data: &DataSet,
-    evaluated_model: &EvaluatedModel<'_>,
-    preprocess: &Preprocess,
-) -> Result<Option<CaseShape>> {
-    for index in 0..data.len() {
-        let Ok(photograph) = data.load(index)? else { continue };
-        let image = Sample::new(&photograph, preprocess)?.tensor;
-        let &[_, channels, height, width] = image.shape() else { return Ok(None) };
-        let classes = evaluated_model.scores(&image)?.shape().get(1).copied().unwrap_or(0);
-        return Ok(Some(CaseShape { channels, height, width, classes }));
-    }
-    Ok(None)
-}
-
-fn found_class(
-    data: &DataSet,
-    index: usize,
-    evaluated_model: &EvaluatedModel<'_>,
-    preprocess: &Preprocess,
-) -> Result<usize> {
-    let found = evaluated_model.classes(&sample(data, index, preprocess)?.tensor)?;
-    found.first().copied().ok_or_else(|| Error::argument("the network has no classes"))
 }
 
 fn checked(name: &str, label: usize, classes: usize) -> Result<usize> {

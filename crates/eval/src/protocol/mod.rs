@@ -6,24 +6,25 @@ mod candidates;
 mod checks;
 mod given;
 mod images;
+mod plan;
 mod selection;
 mod stages;
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use monosplit_engine::Engine;
-use monosplit_explain::{Method, Progress, Settings, is_target_score};
+use monosplit_explain::{Method, Progress, Settings};
 use monosplit_graph::{Error, Result};
-use monosplit_image::Preprocess;
 
-use crate::evaluated_model::EvaluatedModel;
-use crate::experiment::{Experiment, ExplainedClass};
+use crate::dataset::DataSet;
 use crate::metric::CaseShape;
-use crate::store::{Store, Worker};
-use candidates::{GIVEN, MethodCandidates, choices};
+use crate::store::Store;
+use crate::sweep::StageIds;
+use candidates::GIVEN;
 
-pub use images::{Images, Part};
+pub use images::{FoundImage, Images, Inspected, Part};
+pub use plan::{Compared, Plan, PlannedStage, Setting, StageKind};
+pub use stages::{EnteredStage, identity_remark};
 
 /// The name that given maps have in a store in place of a method's.
 pub const GIVEN_MAPS: &str = GIVEN;
@@ -69,114 +70,106 @@ pub trait Observer {
     fn chosen(&self, title: &str, criterion: &str, configuration: &str);
 }
 
-/// The protocol of one experiment with everything it needs.
+/// The protocol of one experiment over some images: its stages, one after the other.
 pub struct Protocol<'a> {
-    /// The experiment.
-    pub experiment: &'a Experiment,
-    /// The network.
-    pub evaluated_model: &'a EvaluatedModel<'a>,
-    /// The engine that compiles randomised networks.
-    pub engine: &'a dyn Engine,
-    /// The methods.
-    pub catalogue: &'a dyn Catalogue,
-    /// How images are preprocessed.
-    pub preprocess: &'a Preprocess,
-    /// The store of the results.
-    pub store: &'a mut Store,
-    /// This process.
-    pub worker: &'a Worker,
-    /// The id of the model in the store.
-    pub model: i64,
-    /// The id of the experiment in the store.
-    pub id: i64,
-    /// Receives events and progress.
-    pub observer: &'a dyn Observer,
+    plan: Plan<'a>,
+    /// The ids of the model and of the experiment in the store.
+    model: i64,
+    id: i64,
+    validation: Option<Part>,
+    test: Part,
+    stages: Vec<StageKind>,
+    /// The index of the next stage.
+    next: usize,
+    compared: Vec<Compared>,
+    /// The ids of the selection, while nothing was chosen yet.
+    selected: Option<StageIds>,
 }
 
-impl Protocol<'_> {
-    /// Runs all stages over some images.
-    pub fn run(&mut self, Images { validation, test, .. }: Images) -> Result<()> {
-        let experiment = self.experiment;
-        let mut choices: Vec<MethodCandidates> = experiment
-            .methods
-            .iter()
-            .zip(1..)
-            .map(|(part, number)| {
-                choices(part, self.catalogue, self.evaluated_model.graph())
-                    .map_err(|error| inside(&format!("method[{number}]"), &error))
-            })
-            .collect::<Result<_>>()?;
+impl Plan<'_> {
+    /// Checks everything that can be checked before all images are read.
+    pub fn check(&self, images: &Images, observer: &dyn Observer) -> Result<()> {
         self.check_texts()?;
-        self.check_parts(&choices, validation.is_some())?;
-        let frame = images::frame(&test, self.evaluated_model, self.preprocess)?;
-        self.check_metrics(frame)?;
-        self.check_given_maps(&choices)?;
-        let asks_masks = self.asks_masks(&choices)?;
-        let enter = |name, data| {
-            let how = (self.evaluated_model, self.preprocess);
-            // Labels are classes of the images, and the scores of a target are others.
-            let is_target = is_target_score(self.evaluated_model.graph());
-            let class = if is_target { ExplainedClass::Top } else { experiment.data.class };
-            let mut part = Part::enter(name, data, class, how, self.store)?;
+        self.check_parts(images.validation.is_some())?;
+        self.check_metrics(self.frame(&images.test)?)?;
+        self.check_given_maps(observer)
+    }
+}
+
+impl<'a> Protocol<'a> {
+    /// Checks an experiment, reads its images and enters them into the store, where `model` and `id` are the ids of the network
+    /// and of the experiment.
+    pub fn begin(
+        plan: Plan<'a>,
+        images: Images,
+        (model, id): (i64, i64),
+        store: &mut Store,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        plan.check(&images, observer)?;
+        let inspected = |data: &DataSet| plan.inspect(data, 0..data.len());
+        let validation = images.validation.as_ref().map(inspected).transpose()?;
+        let test = inspected(&images.test)?;
+        Protocol::enter(plan, images, (validation.unwrap_or_default(), test), (model, id), store, observer)
+    }
+
+    /// Enters images into the store that were inspected: those for validation, and those for the test.
+    pub fn enter(
+        mut plan: Plan<'a>,
+        images: Images,
+        (validation, test): (Vec<Inspected>, Vec<Inspected>),
+        (model, id): (i64, i64),
+        store: &mut Store,
+        observer: &dyn Observer,
+    ) -> Result<Self> {
+        let asks_masks = plan.asks_masks()?;
+        let mut enter = |name, data, inspected| {
+            let mut part = Part::enter(name, data, inspected, store)?;
             part.unmasked.retain(|_| asks_masks);
-            self.observer.part(&part);
+            observer.part(&part);
             Ok::<_, Error>(part)
         };
-        let validation = validation.map(|data| enter("validation", data)).transpose()?;
-        let test = enter("test", test)?;
+        let validation = images.validation.map(|data| enter("validation", data, validation)).transpose()?;
+        let frame = if plan.has_given_maps() { plan.frame(&images.test)? } else { None };
+        let test = enter("test", images.test, test)?;
         if let Some(CaseShape { height, width, .. }) = frame {
-            self.read_given_maps(&mut choices, validation.as_ref(), &test, [height, width])?;
+            plan.read_given_maps(observer, validation.as_ref(), &test, [height, width])?;
         }
         let chosen_on: HashSet<i64> =
             validation.iter().flat_map(|part| &part.images).map(|image| image.id).collect();
         let both = test.images.iter().filter(|image| chosen_on.contains(&image.id)).count();
         if both > 0 {
-            self.observer.remark(&format!(
+            observer.remark(&format!(
                 "data.validation and data.test share {both} images: what was chosen on them is compared on them"
             ));
         }
         for part in validation.iter().chain([&test]) {
             let ids: Vec<i64> = part.images.iter().map(|image| image.id).collect();
-            self.store.set_images(self.id, part.name, &ids)?;
-            self.store.set_image_issues(self.id, part.name, &part.excluded, &part.unmasked)?;
+            store.set_images(id, part.name, &ids)?;
+            store.set_image_issues(id, part.name, &part.excluded, &part.unmasked)?;
         }
-        let mut position = 0;
-        let compared = self.select(&choices, validation.as_ref(), &mut position)?;
-        if let Some(metrics) = &experiment.comparison {
-            let task = self.task("comparison", "comparison", &compared, &test);
-            self.evaluate_metrics(task, metrics, &mut position)?;
-        }
-        for ablation in &experiment.ablations {
-            let part = self.part(ablation.on_validation, &ablation.name, validation.as_ref(), &test)?;
-            self.ablate(ablation, part, &mut position)?;
-        }
-        if let Some(layers) = &experiment.layers {
-            let part = self.part(layers.on_validation, "layers", validation.as_ref(), &test)?;
-            let curves = self.all_fixed("layers.of", &layers.of)?;
-            let task = self.task("layers", "layers", &curves, part);
-            self.evaluate_metrics(task, &layers.metrics, &mut position)?;
-        }
-        if let Some(sanity) = &experiment.sanity {
-            self.check_sanity(sanity, &compared, &test, &mut position)?;
-        }
-        if let Some(timing) = &experiment.timing {
-            self.time(timing, &compared, &test, &mut position)?;
-        }
-        Ok(())
+        let (stages, compared) = (plan.stages(), plan.all_compared());
+        Ok(Protocol { plan, model, id, validation, test, stages, next: 0, compared, selected: None })
     }
 
-    fn part<'p>(
-        &self,
-        on_validation: bool,
-        stage: &str,
-        validation: Option<&'p Part>,
-        test: &'p Part,
-    ) -> Result<&'p Part> {
-        match (on_validation, validation) {
-            (false, _) => Ok(test),
-            (true, Some(part)) => Ok(part),
-            (true, None) => Err(no_validation(stage)),
-        }
+    /// The plan.
+    pub fn plan(&self) -> &Plan<'a> {
+        &self.plan
+    }
+
+    /// The images of the validation part or of the test part that can be used.
+    pub fn images(&self) -> (usize, usize) {
+        (self.validation.as_ref().map_or(0, |part| part.images.len()), self.test.images.len())
+    }
+
+    /// Which candidates are compared, as far as the stages that were entered tell.
+    pub fn compared(&self) -> &[Compared] {
+        &self.compared
+    }
+
+    /// The id of the model in the store and the seed: with those of configuration, image and metric the key of a row.
+    pub fn key(&self) -> (i64, u64) {
+        (self.model, self.plan.setting.experiment.seed)
     }
 }
 

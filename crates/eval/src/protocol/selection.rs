@@ -1,89 +1,65 @@
-//! The stage that chooses configurations on validation images.
+//! The choice of configurations by their values on validation images.
 
 use monosplit_graph::Result;
 
-use super::candidates::MethodCandidates;
-use super::{Part, Protocol, no_validation};
+use super::plan::{Compared, StageKind};
+use super::{Observer, Protocol, no_validation};
 use crate::candidate::Candidate;
-use crate::experiment::SelectionPart;
-use crate::metric::Better;
 use crate::selection::{self, MetricValues};
+use crate::store::Store;
+use crate::sweep::StageIds;
 
 impl Protocol<'_> {
-    /// The configurations to compare: those chosen on validation images, or all if nothing is chosen.
-    pub(super) fn select(
-        &mut self,
-        choices: &[MethodCandidates],
-        validation: Option<&Part>,
-        position: &mut usize,
-    ) -> Result<Vec<Candidate>> {
-        let Some(selection) = &self.experiment.selection else {
-            return Ok(choices.iter().flat_map(|choice| choice.candidates.clone()).collect());
+    /// The configurations to compare, by the complete values of the selection: for each method and criterion the candidate with
+    /// the best average rank. One that wins several is listed once. Methods with one candidate are compared as they are.
+    pub(super) fn winners(
+        &self,
+        ids: &StageIds,
+        store: &Store,
+        observer: &dyn Observer,
+    ) -> Result<Vec<Compared>> {
+        let Some(selection) = &self.plan.setting.experiment.selection else {
+            return Ok(self.plan.all_compared());
         };
-        let open: Vec<Candidate> =
-            choices.iter().filter(|c| c.candidates.len() > 1).flat_map(|c| c.candidates.clone()).collect();
-        let mut texts: Vec<String> = Vec::new();
-        for text in selection.criteria.iter().flat_map(|(_, metrics)| metrics) {
-            if !texts.contains(text) {
-                texts.push(text.clone());
-            }
-        }
-        if open.is_empty() {
-            return Ok(choices.iter().flat_map(|choice| choice.candidates.clone()).collect());
-        }
-        let part = validation.ok_or_else(|| no_validation("selection"))?;
-        let task = self.task("selection", "selection", &open, part);
-        let (ids, metrics) = self.evaluate_metrics(task, &texts, position)?;
-        let mut compared = Vec::new();
-        let mut first = 0;
-        for choice in choices {
+        let texts = self.plan.criteria();
+        let metrics = self.plan.stage(StageKind::Selection, &[])?.grid.metrics;
+        let (mut compared, mut first, mut all) = (Vec::new(), 0, 0);
+        for choice in &self.plan.choices {
+            let begin = all;
+            all += choice.candidates.len();
             if choice.candidates.len() == 1 {
-                compared.extend(choice.candidates.clone());
+                compared.push(Compared { index: begin, note: String::new() });
                 continue;
             }
-            let own = &ids[first..first + choice.candidates.len()];
+            let own = &ids.configurations[first..first + choice.candidates.len()];
             first += choice.candidates.len();
-            compared.extend(self.winners(choice, own, selection, (&texts, &metrics), part)?);
+            let mut won: Vec<Compared> = Vec::new();
+            for (criterion, wanted) in &selection.criteria {
+                let mut columns = Vec::new();
+                for text in wanted {
+                    let Some(at) = texts.iter().position(|resolved| resolved == text) else { continue };
+                    let values = own.iter().map(|&id| self.values_of(id, ids.metrics[at], store));
+                    columns.push((values.collect::<Result<Vec<_>>>()?, metrics[at].1));
+                }
+                let Some(best) = selection::best(&columns) else { continue };
+                observer.chosen(&choice.title, criterion, &described(&choice.candidates[best]));
+                match won.iter_mut().find(|one| one.index == begin + best) {
+                    Some(Compared { note, .. }) => {
+                        note.push_str(", ");
+                        note.push_str(criterion);
+                    }
+                    None => won.push(Compared { index: begin + best, note: criterion.clone() }),
+                }
+            }
+            won.sort_unstable_by_key(|one| one.index);
+            compared.extend(won);
         }
         Ok(compared)
     }
 
-    /// For each criterion the candidate with the best average rank. One that wins several is listed once.
-    pub(super) fn winners(
-        &self,
-        choice: &MethodCandidates,
-        ids: &[i64],
-        selection: &SelectionPart,
-        (texts, metrics): (&[String], &[(i64, Better)]),
-        part: &Part,
-    ) -> Result<Vec<Candidate>> {
-        let mut won: Vec<(usize, String)> = Vec::new();
-        for (criterion, wanted) in &selection.criteria {
-            let mut columns = Vec::new();
-            for text in wanted {
-                let Some(at) = texts.iter().position(|resolved| resolved == text) else { continue };
-                let (metric, better) = metrics[at];
-                let values =
-                    ids.iter().map(|&id| self.values_of(id, metric, part)).collect::<Result<Vec<_>>>()?;
-                columns.push((values, better));
-            }
-            let Some(best) = selection::best(&columns) else { continue };
-            self.observer.chosen(&choice.title, criterion, &described(&choice.candidates[best]));
-            match won.iter_mut().find(|(index, _)| *index == best) {
-                Some((_, note)) => {
-                    note.push_str(", ");
-                    note.push_str(criterion);
-                }
-                None => won.push((best, criterion.clone())),
-            }
-        }
-        won.sort_unstable();
-        let winner = |(index, note): (usize, String)| Candidate { note, ..choice.candidates[index].clone() };
-        Ok(won.into_iter().map(winner).collect())
-    }
-
-    pub(super) fn values_of(&self, configuration: i64, metric: i64, part: &Part) -> Result<MetricValues> {
-        let values = self.store.values((self.model, self.experiment.seed), configuration, metric)?;
+    fn values_of(&self, configuration: i64, metric: i64, store: &Store) -> Result<MetricValues> {
+        let part = self.validation.as_ref().ok_or_else(|| no_validation("selection"))?;
+        let values = store.values(self.key(), configuration, metric)?;
         Ok(part.images.iter().map(|image| values.get(&image.id).copied().flatten()).collect())
     }
 }

@@ -1,202 +1,128 @@
-//! The stages of the protocol: each evaluates a grid of candidates, images and metrics, and records what it evaluated.
+//! The stages of a protocol one after the other: each is entered into the store when those before it are complete.
 
-use monosplit_graph::{Graph, Result};
+use monosplit_engine::EngineIdentity;
+use monosplit_graph::Result;
 
-use super::candidates::fixed;
-use super::given::computed;
-use super::{Part, Protocol, inside};
-use crate::candidate::{Candidate, Source};
-use crate::evaluated_model::EvaluatedModel;
-use crate::experiment::{AblationPart, Experiment, Fixed, SanityPart, TimingPart, about};
-use crate::grid_evaluation::{EvaluatedImage, EvaluationGrid, Evaluator, GridEvaluation};
-use crate::metric::{Better, Metric};
-use crate::metric_evaluator::MetricEvaluator;
-use crate::metrics;
-use crate::randomisation::randomised;
-use crate::sanity::{SIMILARITIES, Sanity};
-use crate::store::{Member, Stage};
-use crate::timing::Timing;
+use super::plan::{PlannedStage, StageKind};
+use super::{Observer, Part, Protocol, no_validation};
+use crate::candidate::Candidate;
+use crate::store::{Member, Provenance, Stage, Store, Worker};
+use crate::sweep::{EvaluatedImage, Measurer, SharedSweep, StageIds};
 
-/// What one stage evaluates.
-pub(super) struct Task<'t> {
-    pub(super) name: String,
-    pub(super) kind: &'static str,
-    pub(super) candidates: &'t [Candidate],
-    pub(super) part: &'t Part,
-    /// Some of the part's images.
-    pub(super) images: Option<usize>,
-    /// How many maps are computed together.
-    pub(super) maps: usize,
-    pub(super) batch: usize,
+/// A stage that was entered into the store.
+#[derive(Clone, Debug)]
+pub struct EnteredStage {
+    /// What it evaluates.
+    pub planned: PlannedStage,
+    /// The ids of its candidates and metrics.
+    pub ids: StageIds,
+    /// Its images.
+    pub images: Vec<EvaluatedImage>,
 }
 
-/// The ids of a stage's configurations in the store, and of its metrics with whether higher is better.
-pub(super) type Numbers = (Vec<i64>, Vec<(i64, Better)>);
+impl EnteredStage {
+    /// The number of its rows.
+    pub fn rows(&self) -> usize {
+        self.ids.configurations.len() * self.images.len() * self.ids.metrics.len()
+    }
+}
 
 impl Protocol<'_> {
-    pub(super) fn task<'t>(
-        &self,
-        name: &str,
-        kind: &'static str,
-        candidates: &'t [Candidate],
-        part: &'t Part,
-    ) -> Task<'t> {
-        let Experiment { maps, batch, .. } = *self.experiment;
-        Task { name: name.to_owned(), kind, candidates, part, images: None, maps, batch }
-    }
-
-    /// Measures candidates by metrics; returns their ids and those of the metrics.
-    pub(super) fn evaluate_metrics(
-        &mut self,
-        task: Task<'_>,
-        texts: &[String],
-        position: &mut usize,
-    ) -> Result<Numbers> {
-        let measures: Vec<Box<dyn Metric>> = texts
-            .iter()
-            .map(|text| metrics::parse(text).map_err(|error| about("metric", text, &error)))
-            .collect::<Result<_>>()?;
-        let names: Vec<(String, Better)> =
-            measures.iter().map(|metric| (metric.name().to_owned(), metric.better())).collect();
-        let evaluated_model = self.evaluated_model;
-        let mut evaluator = MetricEvaluator::new(evaluated_model, &measures, self.experiment.seed);
-        self.grid_evaluation(task, &names, &mut evaluator, position)
-    }
-
-    pub(super) fn grid_evaluation(
-        &mut self,
-        task: Task<'_>,
-        names: &[(String, Better)],
-        evaluator: &mut dyn Evaluator,
-        position: &mut usize,
-    ) -> Result<Numbers> {
-        let mut metrics = Vec::new();
-        for (name, better) in names {
-            metrics.push((self.store.metric(name, *better)?, name.clone(), *better));
+    /// Enters the next stage into the store; none if there is no other. All rows of the stages before it must be stored: what was
+    /// chosen follows from them.
+    pub fn next_stage(&mut self, store: &mut Store, observer: &dyn Observer) -> Result<Option<EnteredStage>> {
+        if let Some(ids) = self.selected.take() {
+            self.compared = self.winners(&ids, store, observer)?;
         }
-        let mut members = Vec::new();
-        for Candidate { configuration, family, title, place, note, .. } in task.candidates {
-            members.push(Member {
-                id: self.store.configuration(configuration)?,
-                configuration: configuration.clone(),
-                family: family.clone(),
-                title: title.clone(),
-                place: place.clone(),
-                note: note.clone(),
-            });
+        let Some(&kind) = self.stages.get(self.next) else { return Ok(None) };
+        let planned = self.plan.stage(kind, &self.compared)?;
+        let part = self.part(&planned)?;
+        let ids = enter(store, (self.id, self.next), &planned, part.name)?;
+        let images = part.at_most(planned.image_count);
+        self.next += 1;
+        if kind == StageKind::Selection {
+            self.selected = Some(ids.clone());
         }
-        let ids: Vec<i64> = members.iter().map(|member| member.id).collect();
-        let stage = Stage {
-            name: task.name.clone(),
-            kind: task.kind.to_owned(),
-            part: task.part.name.to_owned(),
-            members,
-            metrics: metrics.clone(),
-        };
-        self.store.set_stage(self.id, *position, &stage)?;
-        *position += 1;
-        let images: Vec<EvaluatedImage> = task.part.at_most(task.images);
-        let rows = ids.len() * images.len() * metrics.len();
-        let progress = self.observer.stage(&task.name, ids.len(), images.len(), rows);
-        let metrics: Vec<(i64, Better)> = metrics.into_iter().map(|(id, _, better)| (id, better)).collect();
-        let numbers: Vec<i64> = metrics.iter().map(|(id, _)| *id).collect();
-        let grid = EvaluationGrid {
-            candidates: task.candidates,
-            ids: &ids,
-            metrics: &numbers,
-            images: &images,
-            data: &task.part.data,
-        };
-        let mut grid_evaluation = GridEvaluation {
-            store: self.store,
-            worker: self.worker,
-            model: self.model,
-            seed: self.experiment.seed,
-            preprocess: self.preprocess,
-            batch: task.batch,
-            maps: task.maps,
-            progress: &*progress,
-        };
-        grid_evaluation.run(&grid, evaluator)?;
-        Ok((ids, metrics))
+        Ok(Some(EnteredStage { planned, ids, images }))
     }
 
-    pub(super) fn all_fixed(&self, key: &str, of: &[Fixed]) -> Result<Vec<Candidate>> {
-        let mut all = Vec::new();
-        for (part, number) in of.iter().zip(1..) {
-            let found = fixed(part, "", None, self.catalogue, self.evaluated_model.graph());
-            all.extend(found.map_err(|error| inside(&format!("{key}[{number}]"), &error))?);
+    /// The images a stage is about.
+    pub(super) fn part(&self, stage: &PlannedStage) -> Result<&Part> {
+        match (stage.on_validation, &self.validation) {
+            (false, _) => Ok(&self.test),
+            (true, Some(part)) => Ok(part),
+            (true, None) => Err(no_validation(&stage.name)),
         }
-        Ok(all)
     }
 
-    pub(super) fn varied(&self, ablation: &AblationPart, value: &str) -> Result<Vec<Candidate>> {
-        let mut all = Vec::new();
-        for (part, number) in ablation.of.iter().zip(1..) {
-            let further = format!("{}={value}", ablation.vary);
-            let found = fixed(part, &further, Some(value), self.catalogue, self.evaluated_model.graph());
-            all.extend(found.map_err(|error| inside(&format!("of[{number}]"), &error))?);
+    /// Runs all stages in this process, beside others that work on the same store.
+    pub fn run(&mut self, store: &mut Store, worker: &Worker, observer: &dyn Observer) -> Result<()> {
+        let made_by = Provenance::of(self.plan.setting.engine)?;
+        while let Some(stage) = self.next_stage(store, observer)? {
+            let EnteredStage { planned, ids, images } = &stage;
+            let progress =
+                observer.stage(&planned.name, ids.configurations.len(), images.len(), stage.rows());
+            let data = (&self.part(planned)?.data, self.plan.setting.preprocess);
+            let evaluator = self.plan.evaluator(planned.kind)?;
+            let mut measurer = Measurer::new((planned.grid.clone(), ids.clone()), data, evaluator);
+            let mut sweep = SharedSweep {
+                store,
+                worker,
+                key: self.key(),
+                made_by: &made_by,
+                stage: (&planned.grid, ids),
+                images,
+                progress: &*progress,
+            };
+            sweep.run(&mut measurer)?;
         }
-        Ok(all)
+        Ok(())
     }
+}
 
-    pub(super) fn ablate(
-        &mut self,
-        ablation: &AblationPart,
-        part: &Part,
-        position: &mut usize,
-    ) -> Result<()> {
-        let mut all = Vec::new();
-        for value in &ablation.values {
-            all.extend(self.varied(ablation, value)?);
-        }
-        let task = self.task(&format!("ablation of {}", ablation.name), "ablation", &all, part);
-        self.evaluate_metrics(task, &ablation.metrics, position).map(|_| ())
-    }
+/// A remark on values that different engines or instructions computed; none if all have the same.
+pub fn identity_remark(identities: &[EngineIdentity]) -> Option<String> {
+    let one = |EngineIdentity { engine, instructions }: &EngineIdentity| match instructions.as_str() {
+        "" => engine.clone(),
+        instructions => format!("{engine} {instructions}"),
+    };
+    let all: Vec<String> = identities.iter().map(one).collect();
+    (all.len() > 1).then(|| {
+        format!(
+            "values were computed by {}: their last digits may differ from those of one machine",
+            all.join(" and by ")
+        )
+    })
+}
 
-    pub(super) fn check_sanity(
-        &mut self,
-        sanity: &SanityPart,
-        compared: &[Candidate],
-        test: &Part,
-        position: &mut usize,
-    ) -> Result<()> {
-        let own = self.all_fixed("sanity.of", &sanity.of)?;
-        let candidates = if own.is_empty() { computed(compared) } else { own };
-        let graph = self.randomised(sanity)?;
-        let forgotten = EvaluatedModel::new(&graph, self.engine)?;
-        let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
-        let evaluated_model = self.evaluated_model;
-        let mut evaluator = Sanity::new(evaluated_model, &forgotten);
-        let task = Task { images: sanity.images, ..self.task("sanity check", "sanity", &candidates, test) };
-        self.grid_evaluation(task, &names, &mut evaluator, position).map(|_| ())
+/// Enters a stage of an experiment into the store.
+fn enter(
+    store: &mut Store,
+    (experiment, position): (i64, usize),
+    planned: &PlannedStage,
+    part: &str,
+) -> Result<StageIds> {
+    let mut metrics = Vec::new();
+    for (name, better) in &planned.grid.metrics {
+        metrics.push((store.metric(name, *better)?, name.clone(), *better));
     }
-
-    pub(super) fn time(
-        &mut self,
-        timing: &TimingPart,
-        compared: &[Candidate],
-        test: &Part,
-        position: &mut usize,
-    ) -> Result<()> {
-        let own = self.all_fixed("timing.of", &timing.of)?;
-        let all = if own.is_empty() { compared } else { &own };
-        // A mask is not computed.
-        let mut candidates = computed(all);
-        candidates.retain(|one| !matches!(one.source, Source::Mask));
-        let names = Timing::METRICS.map(|(name, better)| (name.to_owned(), better));
-        let evaluated_model = self.evaluated_model;
-        let mut evaluator = Timing::new(evaluated_model);
-        let task = self.task("timing", "timing", &candidates, test);
-        let task = Task { images: timing.images, maps: 1, batch: 1, ..task };
-        self.grid_evaluation(task, &names, &mut evaluator, position).map(|_| ())
+    let mut members = Vec::new();
+    for Candidate { configuration, family, title, place, note, .. } in &planned.grid.candidates {
+        members.push(Member {
+            id: store.configuration(configuration)?,
+            configuration: configuration.clone(),
+            family: family.clone(),
+            title: title.clone(),
+            place: place.clone(),
+            note: note.clone(),
+        });
     }
-
-    /// The network of the randomisation check.
-    pub(super) fn randomised(&self, sanity: &SanityPart) -> Result<Graph> {
-        let found = randomised(self.evaluated_model.graph(), sanity.randomise, self.experiment.seed);
-        found
-            .map(|(graph, _)| graph)
-            .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))
-    }
+    let ids = StageIds {
+        configurations: members.iter().map(|member| member.id).collect(),
+        metrics: metrics.iter().map(|(id, ..)| *id).collect(),
+    };
+    let kind = planned.kind.name().to_owned();
+    let stage = Stage { name: planned.name.clone(), kind, part: part.to_owned(), members, metrics };
+    store.set_stage(experiment, position, &stage)?;
+    Ok(ids)
 }

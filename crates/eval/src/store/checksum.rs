@@ -2,16 +2,18 @@
 //! again is noticed. Rows of earlier versions of the program have none.
 
 use monosplit_graph::{Error, Result};
-use rusqlite::{Connection, OptionalExtension, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, Statement, params};
 
 use super::Store;
 use crate::sha256::Sha256;
 
-/// What a checksum covers, in order; then the checksum itself.
+/// What a checksum covers, in order; then columns that it covers where they are set, and the checksum itself.
 const COVERED: &str = "model.hash, model.preprocessing, configuration.method, configuration.options, configuration.layer, \
      configuration.absolute, image.hash, image.class, metric.name, metric.better, result.value, result.undefined, \
-     result.seconds, result.seed, result.version, result.checksum";
-const COVERED_COLUMNS: usize = 15;
+     result.seconds, result.seed, result.version, result.engine, result.instructions, result.checksum";
+const ALWAYS_COVERED: usize = 15;
+/// Rows of earlier versions do not have the last two.
+const COVERED_COLUMNS: usize = 17;
 const TABLES: &str = "result LEFT JOIN model ON model.id = result.model \
      LEFT JOIN configuration ON configuration.id = result.configuration \
      LEFT JOIN image ON image.id = result.image LEFT JOIN metric ON metric.id = result.metric";
@@ -22,6 +24,9 @@ fn of_row(row: &Row<'_>) -> rusqlite::Result<String> {
     let mut hash = Sha256::default();
     for column in 0..COVERED_COLUMNS {
         let value = row.get_ref(column)?;
+        if column >= ALWAYS_COVERED && value == ValueRef::Null {
+            continue;
+        }
         let (kind, bytes): (u8, Vec<u8>) = match value {
             ValueRef::Null => (0, Vec::new()),
             ValueRef::Integer(number) => (1, number.to_le_bytes().to_vec()),
@@ -29,6 +34,9 @@ fn of_row(row: &Row<'_>) -> rusqlite::Result<String> {
             ValueRef::Text(bytes) => (3, bytes.to_vec()),
             ValueRef::Blob(bytes) => (4, bytes.to_vec()),
         };
+        if column >= ALWAYS_COVERED {
+            hash.update(&[column as u8]);
+        }
         hash.update(&[kind]);
         hash.update(&(bytes.len() as u64).to_le_bytes());
         hash.update(&bytes);
@@ -36,32 +44,67 @@ fn of_row(row: &Row<'_>) -> rusqlite::Result<String> {
     Ok(hash.finish())
 }
 
-fn has_column(connection: &Connection) -> rusqlite::Result<bool> {
-    let find = "SELECT 1 FROM pragma_table_info('result') WHERE name = 'checksum'";
-    connection.query_row(find, [], |_| Ok(())).optional().map(|found| found.is_some())
+/// Columns of results that versions of the program added after the first stores of this schema were written.
+const ADDED: [&str; 3] = ["checksum", "engine", "instructions"];
+
+fn has_column(connection: &Connection, name: &str) -> rusqlite::Result<bool> {
+    let find = "SELECT 1 FROM pragma_table_info('result') WHERE name = ?1";
+    connection.query_row(find, [name], |_| Ok(())).optional().map(|found| found.is_some())
 }
 
-/// Adds the column to a store of an earlier version.
-pub(super) fn add_column(connection: &Connection) -> rusqlite::Result<()> {
-    if !has_column(connection)? {
-        connection.execute_batch("ALTER TABLE result ADD COLUMN checksum TEXT")?;
+/// Adds the columns that a store of an earlier version lacks; returns whether there were any.
+pub(super) fn add_columns(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut added = false;
+    for name in ADDED {
+        if !has_column(connection, name)? {
+            connection.execute_batch(&format!("ALTER TABLE result ADD COLUMN {name} TEXT"))?;
+            added = true;
+        }
     }
-    Ok(())
+    Ok(added)
 }
 
-/// Sets the checksum of a row that was just added.
-pub(super) fn seal(
-    connection: &Connection,
-    [model, configuration, image, metric, seed]: [i64; 5],
-) -> rusqlite::Result<()> {
-    let at = "WHERE result.model = ?1 AND result.configuration = ?2 AND result.image = ?3 AND result.metric = ?4 \
-              AND result.seed = ?5";
-    let key = params![model, configuration, image, metric, seed];
-    let found =
-        connection.prepare(&format!("SELECT {COVERED} FROM {TABLES} {at}"))?.query_row(key, of_row)?;
-    let key = params![model, configuration, image, metric, seed, found];
-    connection.prepare(&format!("UPDATE result SET checksum = ?6 {at}"))?.execute(key)?;
-    Ok(())
+/// Shows the results of a store of an earlier version with all columns, without changing the file.
+pub(super) fn show_columns(connection: &Connection) -> rusqlite::Result<()> {
+    let mut missing = Vec::new();
+    for name in &ADDED[1..] {
+        if !has_column(connection, name)? {
+            missing.push(format!(", NULL AS {name}"));
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    connection.pragma_update(None, "temp_store", "MEMORY")?;
+    let missing = missing.concat();
+    connection.execute_batch(&format!("CREATE TEMP VIEW result AS SELECT *{missing} FROM main.result"))
+}
+
+/// Sets the checksums of rows that were just added.
+pub(super) struct Seal<'c> {
+    find: Statement<'c>,
+    set: Statement<'c>,
+}
+
+impl<'c> Seal<'c> {
+    pub(super) fn new(connection: &'c Connection) -> rusqlite::Result<Self> {
+        let at = "WHERE result.model = ?1 AND result.configuration = ?2 AND result.image = ?3 AND result.metric = ?4 \
+                  AND result.seed = ?5";
+        Ok(Seal {
+            find: connection.prepare(&format!("SELECT {COVERED} FROM {TABLES} {at}"))?,
+            set: connection.prepare(&format!("UPDATE result SET checksum = ?6 {at}"))?,
+        })
+    }
+
+    /// Seals the row with these ids of model, configuration, image and metric, and this seed.
+    pub(super) fn row(
+        &mut self,
+        [model, configuration, image, metric, seed]: [i64; 5],
+    ) -> rusqlite::Result<()> {
+        let found = self.find.query_row(params![model, configuration, image, metric, seed], of_row)?;
+        self.set.execute(params![model, configuration, image, metric, seed, found])?;
+        Ok(())
+    }
 }
 
 impl Store {
@@ -72,7 +115,7 @@ impl Store {
         if said != "ok" {
             return Err(self.damaged(said.lines().next().unwrap_or_default()));
         }
-        if !has_column(&self.connection).map_err(|cause| self.failed(cause))? {
+        if !has_column(&self.connection, "checksum").map_err(|cause| self.failed(cause))? {
             return Ok(());
         }
         let find = format!("SELECT {COVERED} FROM {TABLES} WHERE result.checksum IS NOT NULL");
@@ -105,8 +148,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Scratch, configuration};
-    use super::super::{Filter, Row, Worker};
+    use super::super::tests::{Scratch, configuration, provenance};
+    use super::super::{Filter, Row};
     use super::*;
     use crate::metric::Better;
 
@@ -116,7 +159,6 @@ mod tests {
         let configuration = store.configuration(&configuration("a")).unwrap();
         store.configuration(&super::super::tests::configuration("b")).unwrap();
         let metric = store.metric("pointing game", Better::Higher).unwrap();
-        let worker = Worker::start(&store).unwrap();
         let rows: Vec<Row> = (0..20)
             .map(|number| Row {
                 configuration,
@@ -127,7 +169,7 @@ mod tests {
                 seconds: 0.5,
             })
             .collect();
-        store.finish(&worker, (model, 7), &rows, &[]).unwrap();
+        store.put((model, 7), &rows, &provenance()).unwrap();
     }
 
     #[test]
@@ -181,13 +223,22 @@ mod tests {
         let scratch = Scratch::new("unsealed");
         filled(&scratch);
         let connection = Connection::open(scratch.store()).unwrap();
-        connection.execute_batch("ALTER TABLE result DROP COLUMN checksum").unwrap();
+        let older = "DROP VIEW results; ALTER TABLE result DROP COLUMN checksum; \
+                     ALTER TABLE result DROP COLUMN engine; ALTER TABLE result DROP COLUMN instructions; \
+                     CREATE VIEW results AS SELECT value FROM result";
+        connection.execute_batch(older).unwrap();
         drop(connection);
-        assert_eq!(Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap().len(), 20);
+        let read = Store::read(&scratch.store()).unwrap();
+        let rows = read.rows(&Filter::default()).unwrap();
+        assert!(rows.len() == 20 && rows.iter().all(|row| row.engine.is_none() && row.value.is_some()));
+        assert!(read.identities((1, 7)).unwrap().is_empty());
         filled(&scratch);
         let store = Store::open(&scratch.store()).unwrap();
         let sealed =
             store.list("SELECT count(checksum) FROM result", &[], |row| row.get::<_, i64>(0)).unwrap();
         assert_eq!(sealed, [0], "rows that were there keep what they are");
+        let shown =
+            store.list("SELECT count(*) - count(engine) FROM results", &[], |row| row.get::<_, i64>(0));
+        assert_eq!(shown.unwrap(), [20], "the view has the present columns");
     }
 }

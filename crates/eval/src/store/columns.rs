@@ -4,7 +4,7 @@ use super::query::StoredRow;
 use crate::parquet::Column;
 
 /// The names of the columns, in order.
-pub(super) const COLUMNS: [&str; 19] = [
+pub(super) const COLUMNS: [&str; 21] = [
     "model",
     "model_hash",
     "preprocessing",
@@ -24,6 +24,8 @@ pub(super) const COLUMNS: [&str; 19] = [
     "seconds",
     "seed",
     "version",
+    "engine",
+    "instructions",
 ];
 
 /// Rows as named columns.
@@ -52,6 +54,8 @@ pub fn columns(rows: &[StoredRow]) -> Vec<(&'static str, Column)> {
         real(|row| Some(row.seconds)),
         whole(|row| row.seed),
         text(|row| &row.version),
+        Column::Text(rows.iter().map(|row| row.engine.clone()).collect()),
+        Column::Text(rows.iter().map(|row| row.instructions.clone()).collect()),
     ];
     COLUMNS.into_iter().zip(columns).collect()
 }

@@ -5,6 +5,7 @@
 mod checksum;
 mod columns;
 mod plan;
+mod put;
 mod query;
 mod version_1;
 mod worker;
@@ -19,6 +20,7 @@ use crate::metric::Better;
 
 pub use columns::columns;
 pub use plan::{Member, Planned, Record, RecordedIssue, Stage};
+pub use put::{Provenance, Row};
 pub use query::{Filter, StoredRow};
 pub use worker::Worker;
 
@@ -50,23 +52,6 @@ pub struct Configuration {
     pub layer: String,
     /// Whether the absolute value was taken before anything was measured.
     pub absolute: bool,
-}
-
-/// A result to be stored.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Row {
-    /// The id of its configuration.
-    pub configuration: i64,
-    /// The id of its image.
-    pub image: i64,
-    /// The id of its metric.
-    pub metric: i64,
-    /// The value; `None` if it is undefined.
-    pub value: Option<f64>,
-    /// Why the value is undefined.
-    pub undefined: Option<String>,
-    /// The time it took in seconds.
-    pub seconds: f64,
 }
 
 impl Store {
@@ -114,6 +99,7 @@ impl Store {
             });
         match found.map_err(|cause: rusqlite::Error| failure(path, cause))? {
             (store, (APPLICATION, VERSION)) => {
+                checksum::show_columns(&store.connection).map_err(|cause| failure(path, cause))?;
                 store.check()?;
                 Ok(store)
             }
@@ -139,8 +125,8 @@ impl Store {
             version_1::migrate(&transaction)?;
             complete(&transaction)?;
         }
-        if marks(&transaction)? == (APPLICATION, VERSION) {
-            checksum::add_column(&transaction)?;
+        if marks(&transaction)? == (APPLICATION, VERSION) && checksum::add_columns(&transaction)? {
+            show_results(&transaction)?;
         }
         transaction.commit()?;
         let marks = marks(&self.connection)?;
@@ -191,12 +177,14 @@ impl Store {
 
     /// The id of an image and its explained class.
     pub fn image(&self, hash: &str, class: usize, name: &str) -> Result<i64> {
-        self.numbered(
-            "SELECT id FROM image WHERE hash = ?1 AND class = ?2",
-            "INSERT OR IGNORE INTO image (hash, class, name) VALUES (?1, ?2, ?3)",
-            &[&hash, &(class as i64)],
-            &[&name],
-        )
+        image(&self.connection, hash, class, name).map_err(|cause| self.failed(cause))
+    }
+
+    /// The ids of images, each its hash, its explained class and its name, in one transaction.
+    pub fn images_entered(&mut self, images: &[(&str, usize, &str)]) -> Result<Vec<i64>> {
+        self.within(|transaction| {
+            images.iter().map(|(hash, class, name)| image(transaction, hash, *class, name)).collect()
+        })
     }
 
     /// The id of a metric.
@@ -213,7 +201,6 @@ impl Store {
         )
     }
 
-    /// The id of the row with `key`, which is inserted with `rest` if it is new.
     fn numbered(
         &self,
         find: &str,
@@ -221,75 +208,56 @@ impl Store {
         key: &[&dyn rusqlite::ToSql],
         rest: &[&dyn rusqlite::ToSql],
     ) -> Result<i64> {
-        let found = || -> rusqlite::Result<Option<i64>> {
-            self.connection.prepare(find)?.query_row(key, |row| row.get(0)).optional()
-        };
-        let number = || -> rusqlite::Result<i64> {
-            if let Some(number) = found()? {
-                return Ok(number);
-            }
-            let all: Vec<&dyn rusqlite::ToSql> = key.iter().chain(rest).copied().collect();
-            self.connection.prepare(add)?.execute(&*all)?;
-            found()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
-        };
-        number().map_err(|cause| self.failed(cause))
+        numbered(&self.connection, find, add, key, rest).map_err(|cause| self.failed(cause))
     }
 
-    /// The metrics of `(configuration, image)` that are already stored.
-    pub fn measured(&self, model: i64, seed: u64, configuration: i64, image: i64) -> Result<Vec<i64>> {
+    /// For each `(configuration, image)` the metrics that are already stored.
+    pub fn measured(&self, (model, seed): (i64, u64), of: &[(i64, i64)]) -> Result<Vec<Vec<i64>>> {
         let find =
             "SELECT metric FROM result WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND seed = ?4";
-        let found = || -> rusqlite::Result<Vec<i64>> {
+        let found = || -> rusqlite::Result<Vec<Vec<i64>>> {
             let mut statement = self.connection.prepare(find)?;
-            let key = params![model, configuration, image, seed as i64];
-            statement.query_map(key, |row| row.get(0))?.collect()
+            let mut one = |&(configuration, image): &(i64, i64)| {
+                let key = params![model, configuration, image, seed as i64];
+                statement.query_map(key, |row| row.get(0))?.collect()
+            };
+            of.iter().map(&mut one).collect()
         };
         found().map_err(|cause| self.failed(cause))
-    }
-
-    /// Stores finished rows and releases the claims on them in one transaction.
-    pub fn finish(
-        &mut self,
-        worker: &Worker,
-        (model, seed): (i64, u64),
-        rows: &[Row],
-        claims: &[(i64, i64)],
-    ) -> Result<()> {
-        let add = "INSERT INTO result (model, configuration, image, metric, seed, value, undefined, seconds, version) \
-                   VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9) ON CONFLICT DO NOTHING";
-        let free = "DELETE FROM claim WHERE model = ?1 AND configuration = ?2 AND image = ?3 AND worker = ?4";
-        let path = self.path.clone();
-        let stored = || -> rusqlite::Result<()> {
-            let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            for row in rows {
-                let Row { configuration, image, metric, value, undefined, seconds } = row;
-                let added = transaction.prepare(add)?.execute(params![
-                    model,
-                    configuration,
-                    image,
-                    metric,
-                    seed as i64,
-                    value,
-                    undefined,
-                    seconds,
-                    env!("CARGO_PKG_VERSION")
-                ])?;
-                if added > 0 {
-                    checksum::seal(&transaction, [model, *configuration, *image, *metric, seed as i64])?;
-                }
-            }
-            for (configuration, image) in claims {
-                transaction.prepare(free)?.execute(params![model, configuration, image, worker.id()])?;
-            }
-            transaction.commit()
-        };
-        let mut stored = stored;
-        stored().map_err(|cause| failure(&path, cause))
     }
 
     fn failed(&self, cause: rusqlite::Error) -> Error {
         failure(&self.path, cause)
     }
+}
+
+/// The id of the row with `key`, which is inserted with `rest` if it is new.
+fn numbered(
+    connection: &Connection,
+    find: &str,
+    add: &str,
+    key: &[&dyn rusqlite::ToSql],
+    rest: &[&dyn rusqlite::ToSql],
+) -> rusqlite::Result<i64> {
+    let found = || -> rusqlite::Result<Option<i64>> {
+        connection.prepare(find)?.query_row(key, |row| row.get(0)).optional()
+    };
+    if let Some(number) = found()? {
+        return Ok(number);
+    }
+    let all: Vec<&dyn rusqlite::ToSql> = key.iter().chain(rest).copied().collect();
+    connection.prepare(add)?.execute(&*all)?;
+    found()?.ok_or(rusqlite::Error::QueryReturnedNoRows)
+}
+
+fn image(connection: &Connection, hash: &str, class: usize, name: &str) -> rusqlite::Result<i64> {
+    numbered(
+        connection,
+        "SELECT id FROM image WHERE hash = ?1 AND class = ?2",
+        "INSERT OR IGNORE INTO image (hash, class, name) VALUES (?1, ?2, ?3)",
+        &[&hash, &(class as i64)],
+        &[&name],
+    )
 }
 
 /// The application id and the version of the schema.
@@ -300,9 +268,15 @@ fn marks(connection: &Connection) -> rusqlite::Result<(i64, i64)> {
 
 /// Adds the view of all results to new tables and marks them as of the present version.
 fn complete(connection: &Connection) -> rusqlite::Result<()> {
-    connection.execute_batch(&format!("CREATE VIEW results AS {RESULTS}"))?;
+    checksum::add_columns(connection)?;
+    show_results(connection)?;
     connection.pragma_update(None, "application_id", APPLICATION)?;
     connection.pragma_update(None, "user_version", VERSION)
+}
+
+/// Makes the view of all results, with the present columns.
+fn show_results(connection: &Connection) -> rusqlite::Result<()> {
+    connection.execute_batch(&format!("DROP VIEW IF EXISTS results; CREATE VIEW results AS {RESULTS}"))
 }
 
 fn in_use(path: &Path) -> Error {
@@ -355,6 +329,8 @@ fn is_write(cause: &rusqlite::Error) -> bool {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use monosplit_engine::EngineIdentity;
+
     use super::*;
 
     /// A file of its own for a test, removed with what belongs to it.
@@ -388,6 +364,11 @@ pub(crate) mod tests {
         }
     }
 
+    pub(crate) fn provenance() -> Provenance {
+        let identity = EngineIdentity { engine: "cpu".into(), instructions: "avx2".into() };
+        Provenance { version: "0".into(), identity }
+    }
+
     fn row(metric: i64, value: f64) -> Row {
         Row { configuration: 1, image: 1, metric, value: Some(value), undefined: None, seconds: 0.5 }
     }
@@ -412,13 +393,16 @@ pub(crate) mod tests {
         store.configuration(&configuration("a")).unwrap();
         store.image("i", 0, "cat").unwrap();
         let metric = store.metric("pointing game", Better::Higher).unwrap();
-        let worker = Worker::start(&store).unwrap();
-        store.finish(&worker, (model, 0), &[row(metric, 1.0)], &[]).unwrap();
-        store.finish(&worker, (model, 0), &[row(metric, 2.0)], &[]).unwrap();
+        store.put((model, 0), &[row(metric, 1.0)], &provenance()).unwrap();
+        store.put((model, 0), &[row(metric, 2.0)], &provenance()).unwrap();
         let rows = Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap();
         assert_eq!(rows.iter().map(|row| row.value).collect::<Vec<_>>(), [Some(1.0)]);
-        assert_eq!(store.measured(model, 0, 1, 1).unwrap(), [metric]);
-        assert!(store.measured(model, 1, 1, 1).unwrap().is_empty(), "another seed is another row");
+        assert_eq!(store.measured((model, 0), &[(1, 1), (1, 2)]).unwrap(), [vec![metric], vec![]]);
+        assert_eq!(
+            store.measured((model, 1), &[(1, 1)]).unwrap(),
+            [[0i64; 0]],
+            "another seed is another row"
+        );
     }
 
     #[test]
@@ -445,8 +429,7 @@ pub(crate) mod tests {
         store.configuration(&configuration("a")).unwrap();
         store.image("i", 0, "cat").unwrap();
         let metric = store.metric("a", Better::Higher).unwrap();
-        let worker = Worker::start(&store).unwrap();
-        store.finish(&worker, (model, 0), &[row(metric, 1.0)], &[]).unwrap();
+        store.put((model, 0), &[row(metric, 1.0)], &provenance()).unwrap();
         let pages: i64 = store.connection.pragma_query_value(None, "page_count", |r| r.get(0)).unwrap();
         store.connection.pragma_update(None, "max_page_count", pages).unwrap();
         let more: Vec<Row> = (0..5000)
@@ -458,12 +441,12 @@ pub(crate) mod tests {
             .collect();
         let mut refused = None;
         for seed in 1..5000 {
-            if let Err(error) = store.finish(&worker, (model, seed), &more[..1], &[]) {
+            if let Err(error) = store.put((model, seed), &more[..1], &provenance()) {
                 refused = Some(error.to_string());
                 break;
             }
         }
         assert!(refused.unwrap().contains("the disk is full"));
-        assert_eq!(store.measured(model, 0, 1, 1).unwrap(), [metric]);
+        assert_eq!(store.measured((model, 0), &[(1, 1)]).unwrap(), [[metric]]);
     }
 }

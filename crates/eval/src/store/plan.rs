@@ -178,12 +178,13 @@ impl Store {
         })
     }
 
-    fn within(&mut self, work: impl Fn(&Transaction<'_>) -> rusqlite::Result<()>) -> Result<()> {
+    pub(super) fn within<T>(&mut self, work: impl Fn(&Transaction<'_>) -> rusqlite::Result<T>) -> Result<T> {
         let path = self.path.clone();
         let mut done = || {
             let transaction = self.connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-            work(&transaction)?;
-            transaction.commit()
+            let found = work(&transaction)?;
+            transaction.commit()?;
+            Ok(found)
         };
         done().map_err(|cause| failure(&path, cause))
     }

@@ -53,6 +53,10 @@ pub struct StoredRow {
     pub seconds: f64,
     pub seed: i64,
     pub version: String,
+    /// What computed it, by [`EngineIdentity`](monosplit_engine::EngineIdentity); none for rows of earlier versions.
+    pub engine: Option<String>,
+    /// The vector instructions or the GPU it was computed with.
+    pub instructions: Option<String>,
 }
 
 impl Store {
@@ -121,6 +125,8 @@ impl Store {
                 seconds: row.get(16)?,
                 seed: row.get(17)?,
                 version: row.get(18)?,
+                engine: row.get(19)?,
+                instructions: row.get(20)?,
             })
         })
     }
@@ -144,8 +150,8 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{Scratch, configuration};
-    use super::super::{Record, Row, Worker};
+    use super::super::tests::{Scratch, configuration, provenance};
+    use super::super::{Record, Row};
     use super::*;
     use crate::metric::Better;
 
@@ -157,7 +163,6 @@ mod tests {
         let model = store.model("m", "p", "net").unwrap();
         let metric = store.metric("a", Better::Higher).unwrap();
         let at = store.configuration(&configuration("x")).unwrap();
-        let worker = Worker::start(&store).unwrap();
         let images = ["v", "t", "b", "n"].map(|name| store.image(name, 0, name).unwrap());
         for seed in [0, 1] {
             let record = Record {
@@ -183,7 +188,7 @@ mod tests {
                 undefined: None,
                 seconds: 0.0,
             };
-            store.finish(&worker, (model, seed), &images.map(row), &[]).unwrap();
+            store.put((model, seed), &images.map(row), &provenance()).unwrap();
         }
         let found = |filter: Filter| -> Vec<(String, String)> {
             store.rows(&filter).unwrap().into_iter().map(|row| (row.image, row.part)).collect()

@@ -3,7 +3,7 @@ CREATE TEMP VIEW result AS
 SELECT model, configuration, image, metric, seed,
   CASE WHEN no_share THEN NULL ELSE value END AS value,
   CASE WHEN no_share THEN value || 'REASON' ELSE silence END AS undefined,
-  seconds, version
+  seconds, version, NULL AS engine, NULL AS instructions
 FROM (
   SELECT stored.*,
     NO_SHARE AS no_share

@@ -3,7 +3,7 @@ SELECT model.name AS model, model.hash AS model_hash, model.preprocessing AS pre
   configuration.absolute AS absolute, coalesce(seen.part, '') AS part, image.name AS image,
   image.hash AS image_hash, image.class AS class, metric.name AS metric, metric.better AS better,
   result.value AS value, result.undefined AS undefined, result.seconds AS seconds, result.seed AS seed,
-  result.version AS version
+  result.version AS version, result.engine AS engine, result.instructions AS instructions
 FROM result
 JOIN model ON model.id = result.model
 JOIN configuration ON configuration.id = result.configuration

@@ -36,6 +36,8 @@ CREATE TABLE result (
   seconds REAL NOT NULL,
   version TEXT NOT NULL,
   checksum TEXT,
+  engine TEXT,
+  instructions TEXT,
   PRIMARY KEY (model, configuration, image, metric, seed)
 ) WITHOUT ROWID;
 CREATE TABLE worker (

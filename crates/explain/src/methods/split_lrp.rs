@@ -50,13 +50,13 @@ impl Method for SplitLrp {
 
 impl GraphMethod for SplitLrp {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
-        let (relevance, exponent) = builder.relevances(&self.split, at)?;
+        let [plus, minus] = builder.relevances(&self.split, at)?;
         let value = match self.map {
-            RelevanceMap::Pos => relevance.plus,
-            RelevanceMap::Neg => relevance.minus,
-            RelevanceMap::Comb => builder.graph.minus(relevance.plus, relevance.minus)?,
+            RelevanceMap::Pos => plus.value,
+            RelevanceMap::Neg => minus.value,
+            RelevanceMap::Comb => builder.graph.minus(plus.value, minus.value)?,
         };
-        Ok(Attribution::scaled(Scaled { value, exponent, bound: 0.0 }, at, Reduction::Sum))
+        Ok(Attribution::scaled(Scaled { value, ..plus }, at, Reduction::Sum))
     }
 
     /// The rule divides by both members of a pair, one of which may be tiny beside the other.

@@ -9,9 +9,10 @@ use std::collections::HashMap;
 
 use monosplit_autodiff::window_max::{WindowMax, selects_first};
 use monosplit_autodiff::{Rectifier, rectifier};
-use monosplit_graph::op::{Binary, Role, Unary};
+use monosplit_graph::op::{Binary, Linearity, Role, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
+use crate::constant_elements::{ConstantElements, unmarked};
 use crate::network::Network;
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::split::{InputSplit, Pooling, Split, Stabiliser};
@@ -21,6 +22,8 @@ pub(crate) struct SumStream {
     streams: HashMap<NodeId, Scaled>,
     /// `|W|s` of affine nodes, before the bias.
     contributions: HashMap<NodeId, Scaled>,
+    /// Elements that are constants, which contribute to no sum: found where contributions are kept.
+    constants: ConstantElements,
 }
 
 /// The graph inputs θ and Θ of the stabiliser.
@@ -49,10 +52,14 @@ impl SumStream {
         keep_contributions: bool,
     ) -> Result<Self> {
         let scale = Scale::of(network);
-        let stream = SumStream { streams: HashMap::new(), contributions: HashMap::new() };
+        let constants = ConstantElements::default();
+        let stream = SumStream { streams: HashMap::new(), contributions: HashMap::new(), constants };
         let mut builder = Builder { network, split, scale, thresholds, stream, keep_contributions };
         for (id, node) in network.nodes() {
             if network.is_active(id) {
+                if keep_contributions {
+                    builder.stream.constants.visit(g, network, id, node)?;
+                }
                 let s = builder.node(g, id, node).map_err(|e| e.at(node.label.display()))?;
                 builder.stream.streams.insert(id, s);
             }
@@ -68,6 +75,26 @@ impl SumStream {
     /// `|W|s` of an affine node, before the bias.
     pub(crate) fn contribution(&self, id: NodeId) -> Option<Scaled> {
         self.contributions.get(&id).copied()
+    }
+
+    /// Where a value is a constant, if it is one anywhere.
+    pub(crate) fn constants(&self, id: NodeId) -> Option<NodeId> {
+        self.constants.mask(id)
+    }
+
+    /// The constant elements of the operand whose elements a node adds up.
+    pub(crate) fn summed_constants(&self, node: &Node) -> Option<NodeId> {
+        let mixes = match node.op.properties().linearity {
+            Linearity::WeightedSum(_) | Linearity::Product(_) => {
+                !matches!(node.op, Op::Binary(_) | Op::BatchNorm { .. })
+            }
+            Linearity::Selection(_) | Linearity::Nonlinear => false,
+        };
+        let mut active = node.inputs.iter().filter(|&input| self.streams.contains_key(input));
+        match (mixes, active.next(), active.next()) {
+            (true, Some(&only), None) => self.constants(only),
+            _ => None,
+        }
     }
 
     /// The stream of an operand; the magnitude of an operand that does not depend on the explained input.
@@ -126,7 +153,13 @@ impl Builder<'_> {
             Op::Unary(Unary::Clip { min, max }) => self.clipped(g, node.inputs[0], *min, *max),
             Op::Unary(Unary::Abs) => self.absolute(g, id, node.inputs[0]),
             Op::Unary(function) if function.is_straight_through() => Ok(self.stream.at(node.inputs[0])),
-            op if op.is_linear() => self.multilinear(g, id, node),
+            op if op.is_linear() => {
+                let value = self.multilinear(g, id, node)?;
+                if let Some(mask) = self.stream.summed_constants(node) {
+                    self.keep_without_constants(g, id, node, mask)?;
+                }
+                Ok(value)
+            }
             op => match op.role() {
                 // Smooth functions, and what has been decomposed: all that is known is the value itself.
                 Role::Elementwise | Role::Normalisation | Role::Softmax | Role::Reduction => {
@@ -140,6 +173,19 @@ impl Builder<'_> {
                 | Role::Resampling => Err(Error::unsupported(format!("{} cannot be split", op.name()))),
             },
         }
+    }
+
+    /// Keeps the contributions to a sum of all elements but those that are constants.
+    fn keep_without_constants(&mut self, g: &mut Graph, id: NodeId, node: &Node, mask: NodeId) -> Result<()> {
+        let Some(&input) = node.inputs.iter().find(|input| self.stream.streams.contains_key(input)) else {
+            return Ok(());
+        };
+        let all = self.stream.at(input);
+        let rest = all.map(g, |g, value| unmarked(g, mask, value))?;
+        self.stream.streams.insert(input, rest);
+        let summed = self.multilinear(g, id, node);
+        self.stream.streams.insert(input, all);
+        summed.map(|_| ())
     }
 
     fn rectified(&self, g: &mut Graph, z: NodeId, rectifier: Rectifier) -> Result<Scaled> {

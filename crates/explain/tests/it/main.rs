@@ -6,5 +6,6 @@ mod fused;
 mod gradients_and_cams;
 mod multi_pass;
 mod propagation;
+mod relevance_of_deep_networks;
 mod split_map;
 mod vectors;

@@ -213,7 +213,11 @@ fn spatial(shape: &Shape) -> Result<Vec<usize>> {
 }
 
 fn channels(shape: &Shape) -> Result<usize> {
-    shape.fixed_at(1).ok_or_else(|| Error::shape(format!("the channels of {shape} must be fixed")))
+    match shape.fixed_at(1) {
+        Some(0) => Err(Error::shape(format!("{shape} has no channels, and ONNX has no convolution of none"))),
+        Some(channels) => Ok(channels),
+        None => Err(Error::shape(format!("the channels of {shape} must be fixed"))),
+    }
 }
 
 /// Padding after an axis with which exactly the window's positions fit, the partial last one included.

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::op::{Op, Padding, Unary};
 use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
 
 pub(crate) fn identity(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let x = importer.operand(call, 0)?;
@@ -118,7 +119,8 @@ pub(crate) fn pad(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     if pads.len() != 2 * axes.len() {
         return Err(Error::shape(format!("pads {pads:?} do not fit {} axes", axes.len())));
     }
-    let padding = padding(call)?;
+    let wraps = call.text("mode", "constant")? == "wrap";
+    let padding = if wraps { Padding::Edge } else { padding(call)? };
     let mut around = vec![(0, 0); rank];
     for (i, &axis) in axes.iter().enumerate() {
         around[axis] = (pads[i], pads[i + axes.len()]);
@@ -129,7 +131,33 @@ pub(crate) fn pad(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     if pads.iter().all(|&p| p == (0, 0)) && cut != x {
         return Ok(vec![Value::Node(cut)]);
     }
+    if wraps {
+        return wrapped(importer, cut, &pads);
+    }
     importer.one(Op::Pad { padding, pads }, &[cut])
+}
+
+/// Padding with what lies at the other end, as often as it takes.
+fn wrapped(importer: &mut Importer, x: NodeId, pads: &[(usize, usize)]) -> Result<Vec<Value>> {
+    let mut value = x;
+    for (axis, &(before, after)) in pads.iter().enumerate().filter(|(_, pad)| **pad != (0, 0)) {
+        let shape = importer.shape(value);
+        let own = shape.fixed_at(axis).filter(|&own| own > 0);
+        let length = own.and_then(|own| own.checked_add(before)?.checked_add(after));
+        let (Some(own), Some(length)) = (own, length) else {
+            return Err(Error::shape(format!("axis {axis} of {shape} cannot be wrapped around")));
+        };
+        importer.spend(length)?;
+        // The first element is that which lies `before` elements ahead of a multiple of the length.
+        let shift = own - before % own;
+        let indices: Vec<i64> = (0..length).map(|i| ((i + shift) % own) as i64).collect();
+        let indices = importer.constant(Tensor::vector(indices));
+        value = importer.add(Op::Gather { axis }, &[value, indices])?;
+    }
+    match value == x {
+        true => importer.one(Op::Identity, &[x]),
+        false => Ok(vec![Value::Node(value)]),
+    }
 }
 
 fn padding(call: &Call) -> Result<Padding> {

@@ -93,6 +93,22 @@ pub(crate) fn layer_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Val
     importer.one(Op::LayerNorm { axis, epsilon: call.float("epsilon", EPSILON)? }, &operands)
 }
 
+/// `x/√(mean(x²) + ε)·scale` over the axes from `axis` on.
+pub(crate) fn rms_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let (x, scale) = (importer.operand(call, 0)?, importer.operand(call, 1)?);
+    let rank = importer.shape(x).rank();
+    let axes: Vec<usize> = (call::axis(call.int("axis", -1)?, rank)?..rank).collect();
+    let epsilon = call.float("epsilon", EPSILON)?;
+    let g = &mut importer.graph;
+    let squared = g.times(x, x)?;
+    let mean = g.reduced(Reduction::Mean, squared, &axes, true)?;
+    let raised = g.offset(epsilon, mean)?;
+    let size = g.unary(Unary::Sqrt, raised)?;
+    let inverse = g.unary(Unary::Reciprocal, size)?;
+    let normalised = g.times(x, inverse)?;
+    Ok(vec![Value::Node(g.times(normalised, scale)?)])
+}
+
 pub(crate) fn local_response_norm(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     let x = importer.operand(call, 0)?;
     let size = call.int("size", 0)?;

@@ -5,8 +5,10 @@ use super::import::Importer;
 use super::symbolic_int::SymbolicInt;
 use super::value::Value;
 use crate::error::{Error, Result};
+use crate::graph::NodeId;
 use crate::op::{Coordinates, Interpolation, Op, ResizeAxis, Rounding};
 use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
 
 /// How one axis is asked to change.
 #[derive(Clone, Copy)]
@@ -55,18 +57,55 @@ pub(crate) fn resize(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
         (Some(scales), None) => from_scales(&shape, &named, &scales)?,
         (None, None) => return Err(Error::malformed("Resize has neither scales nor sizes")),
     };
-    if call.flag("antialias", false)? && axes.iter().any(|a| a.scale < 1.0) {
-        return Err(Error::unsupported("Resize with antialiasing is not supported"));
-    }
     let interpolation = interpolation(call)?;
     let coordinates = coordinates(call, &shape, &axes)?;
+    if call.flag("antialias", false)? && axes.iter().any(|a| a.scale < 1.0) {
+        let excludes = call.flag("exclude_outside", false)?;
+        return antialiased(importer, x, &axes, (interpolation, excludes), coordinates);
+    }
     let add = move |_: &[ResizeAxis]| interpolation;
     finish(importer, x, axes, add, coordinates)
 }
 
+/// A resize that weighs all elements it goes over when it shrinks, as a product with the weights of each axis.
+fn antialiased(
+    importer: &mut Importer,
+    x: NodeId,
+    axes: &[ResizeAxis],
+    (interpolation, exclude_outside): (Interpolation, bool),
+    coordinates: Coordinates,
+) -> Result<Vec<Value>> {
+    let mut value = x;
+    for axis in axes {
+        let shape = importer.shape(value);
+        let own =
+            shape.fixed_at(axis.axis).ok_or_else(|| Error::shape(format!("{shape} cannot be resized")))?;
+        importer.spend(own.saturating_mul(axis.length))?;
+        let taps =
+            axis.antialiased_taps(interpolation, coordinates, own, exclude_outside).ok_or_else(|| {
+                Error::unsupported("Resize with antialiasing is supported for linear and cubic interpolation")
+            })?;
+        let mut weights = vec![0f32; own * axis.length];
+        for (to, taps) in taps.iter().enumerate() {
+            for &(from, weight) in taps {
+                weights[from * axis.length + to] += weight as f32;
+            }
+        }
+        let weights = importer.constant(Tensor::new([own, axis.length], weights)?);
+        let last = shape.rank() - 1;
+        let mut exchanged: Vec<usize> = (0..=last).collect();
+        exchanged.swap(axis.axis, last);
+        let exchange = Op::Transpose { axes: exchanged };
+        let turned = if axis.axis == last { value } else { importer.add(exchange.clone(), &[value])? };
+        let product = importer.add(Op::MatMul { trans_a: false, trans_b: false }, &[turned, weights])?;
+        value = if axis.axis == last { product } else { importer.add(exchange, &[product])? };
+    }
+    Ok(vec![Value::Node(value)])
+}
+
 fn finish(
     importer: &mut Importer,
-    x: crate::graph::NodeId,
+    x: NodeId,
     axes: Vec<ResizeAxis>,
     interpolation: impl Fn(&[ResizeAxis]) -> Interpolation,
     coordinates: Coordinates,

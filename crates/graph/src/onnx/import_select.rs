@@ -84,7 +84,8 @@ fn part(axis: usize, dim: Dim, start: SymbolicInt, end: SymbolicInt, step: i64) 
     let (start, end) = (wrapped(bound(start)?), wrapped(bound(end)?));
     let (start, end) = match step > 0 {
         true => (start.clamp(0, signed), end.clamp(0, signed)),
-        false => (start.clamp(-1, signed - 1), end.clamp(-1, signed - 1)),
+        // Backwards, a start before the first element is the first, unlike in Python.
+        false => (start.clamp(0.min(signed - 1), signed - 1), end.clamp(-1, signed - 1)),
     };
     let distance = if step > 0 { end - start } else { start - end };
     let count = if distance > 0 { (distance - 1) / step.saturating_abs() + 1 } else { 0 };
@@ -308,6 +309,9 @@ mod tests {
         assert_eq!(taken(5, 3, 3, 1), [0usize; 0]);
         assert_eq!(taken(5, 9, 2, i64::MIN), [4]);
         assert_eq!(taken(0, 0, 5, 1), [0usize; 0]);
+        // As ONNX has it, and ONNX Runtime.
+        assert_eq!(taken(5, i64::MIN + 1, i64::MIN, -1), [0]);
+        assert_eq!(taken(0, -3, i64::MIN, -1), [0usize; 0]);
     }
 
     #[test]

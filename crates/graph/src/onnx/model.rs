@@ -134,6 +134,8 @@ pub(crate) struct AttributeProto {
     floats: Vec<f32>,
     #[prost(int64, repeated, tag = "8")]
     ints: Vec<i64>,
+    #[prost(bytes = "bytes", repeated, tag = "9")]
+    strings: Vec<Bytes>,
     #[prost(int32, tag = "20")]
     kind: i32,
     #[prost(string, tag = "21")]
@@ -150,6 +152,7 @@ pub(crate) enum AttributeValue<'a> {
     Graph(&'a GraphProto),
     Floats(&'a [f32]),
     Ints(&'a [i64]),
+    Texts(&'a [Bytes]),
     Reference(&'a str),
     Other,
 }
@@ -210,6 +213,7 @@ impl AttributeProto {
             5 => self.g.as_deref().map(AttributeValue::Graph),
             6 => Some(AttributeValue::Floats(&self.floats)),
             7 => Some(AttributeValue::Ints(&self.ints)),
+            8 => Some(AttributeValue::Texts(&self.strings)),
             _ => None,
         };
         value.unwrap_or(AttributeValue::Other)

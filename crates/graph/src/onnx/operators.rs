@@ -8,12 +8,14 @@ use crate::op::{Binary, Unary};
 
 use super::import_activation as activation;
 use super::import_arithmetic as arithmetic;
+use super::import_attention as attention;
 use super::import_conv as conv;
 use super::import_layout as layout;
 use super::import_matrix as matrix;
 use super::import_normalisation as normalisation;
 use super::import_pool as pool;
 use super::import_quantised as quantised;
+use super::import_recurrent as recurrent;
 use super::import_reduce as reduce;
 use super::import_resize as resize;
 use super::import_select as select;
@@ -33,12 +35,14 @@ const fn op(name: &'static str, import: Import, note: &'static str) -> Operator 
 }
 
 const DEQUANTISED: &str = "computed on the real numbers that the integers stand for";
+const RECURRENT: &str = "fixed number of steps, the same for all samples";
 const KNOWN_ONLY: &str = "on shapes and constants";
 
 /// The operators that are not elementwise functions of one or two values, or are read differently, in alphabetical order.
 static OPERATORS: &[Operator] = &[
     op("ArgMax", reduce::arg_max, "the first of equals"),
     op("ArgMin", reduce::arg_max, "the first of equals"),
+    op("Attention", attention::attention, "without windows and lengths of each sample"),
     op("AveragePool", pool::average_pool, ""),
     op("BatchNormalization", normalisation::batch_norm, "evaluation mode"),
     op("Cast", layout::cast, "between real, integer and truth values"),
@@ -62,6 +66,7 @@ static OPERATORS: &[Operator] = &[
     op("Einsum", matrix::einsum, "one or two values, no repeated or elided axes"),
     op("Expand", shape::expand, ""),
     op("Flatten", shape::flatten, ""),
+    op("GRU", recurrent::recurrent, RECURRENT),
     op("Gather", select::gather, ""),
     op("GatherND", select::gather_nd, "constant indices"),
     op("Gelu", activation::gelu, ""),
@@ -73,8 +78,10 @@ static OPERATORS: &[Operator] = &[
     op("If", branch, "constant condition"),
     op("InstanceNormalization", normalisation::instance_norm, ""),
     op("LRN", normalisation::local_response_norm, ""),
+    op("LSTM", recurrent::recurrent, RECURRENT),
     op("LayerNormalization", normalisation::layer_norm, ""),
     op("LogSoftmax", activation::softmax, ""),
+    op("Loop", repeat, "constant number of rounds"),
     op("LpNormalization", normalisation::lp_norm, ""),
     op("MatMul", matrix::matmul, ""),
     op("MatMulInteger", quantised::integer_product, DEQUANTISED),
@@ -85,10 +92,12 @@ static OPERATORS: &[Operator] = &[
     op("Mod", known_only, KNOWN_ONLY),
     op("NonZero", known_only, KNOWN_ONLY),
     op("PRelu", arithmetic::prelu, ""),
-    op("Pad", layout::pad, "constant, reflect and edge"),
+    op("Pad", layout::pad, ""),
     op("QLinearConv", quantised::qlinear_conv, DEQUANTISED),
     op("QLinearMatMul", quantised::qlinear_matmul, DEQUANTISED),
     op("QuantizeLinear", quantised::quantize_linear, "kept as rounding; fixed scale, not in blocks"),
+    op("RMSNormalization", normalisation::rms_norm, ""),
+    op("RNN", recurrent::recurrent, RECURRENT),
     op("Range", known_only, KNOWN_ONLY),
     op("ReduceL1", reduce::reduce, ""),
     op("ReduceL2", reduce::reduce, ""),
@@ -101,7 +110,9 @@ static OPERATORS: &[Operator] = &[
     op("ReduceSum", reduce::reduce, ""),
     op("ReduceSumSquare", reduce::reduce, ""),
     op("Reshape", shape::reshape, ""),
-    op("Resize", resize::resize, "nearest, linear and cubic, without antialiasing"),
+    op("Resize", resize::resize, "nearest, linear and cubic"),
+    op("RotaryEmbedding", attention::rotary_embedding, ""),
+    op("Scan", scan, "fixed number of steps"),
     op("ScatterND", known_only, KNOWN_ONLY),
     op("SequenceAt", select::sequence_at, "constant position"),
     op("Shape", known_only, ""),
@@ -183,6 +194,14 @@ pub(crate) fn operator(domain: &str, name: &str) -> Result<Import> {
 fn known_only(_: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     Err(Error::unsupported(format!("{} is supported on shapes and constants only", call.op()))
         .hint(Hint::OPERATORS))
+}
+
+fn repeat(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    importer.import_loop(call)
+}
+
+fn scan(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    importer.import_scan(call)
 }
 
 fn branch(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {

@@ -111,10 +111,11 @@ impl Attribute {
             AttributeValue::Float(_) => self.letter == 'f',
             AttributeValue::Floats(_) => self.letter == 'F',
             AttributeValue::Text(_) => self.letter == 's',
+            AttributeValue::Texts(_) => self.letter == 'S',
             AttributeValue::Tensor(_) => self.letter == 't',
             AttributeValue::Graph(_) => self.letter == 'g',
             AttributeValue::Reference(_) => true,
-            AttributeValue::Other => !matches!(self.letter, 'i' | 'I' | 'f' | 'F' | 's' | 't' | 'g'),
+            AttributeValue::Other => !matches!(self.letter, 'i' | 'I' | 'f' | 'F' | 's' | 'S' | 't' | 'g'),
         }
     }
 }

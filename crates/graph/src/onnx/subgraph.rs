@@ -1,13 +1,20 @@
-//! Nodes that contain nodes: functions of the file, written out where they are called, and `If` whose
-//! condition is known.
+//! Nodes that contain nodes: functions of the file, written out where they are called, `If` whose condition is known, and loops
+//! of a known number of rounds, written out round by round.
 
 use prost::Message;
 
-use super::call::Call;
+use super::call::{self, Call};
 use super::import::{Importer, Scope, opset_of};
 use super::model::{AttributeProto, AttributeValue, FunctionProto, GraphProto, NodeProto};
-use super::value::{Known, Value};
+use super::value::{Content, Known, Value};
+use crate::element::Element;
 use crate::error::{Error, Result};
+use crate::op::Op;
+use crate::shape::{Dim, Shape};
+use crate::tensor::Tensor;
+
+/// The largest number of rounds of a loop that are written out.
+const MAX_ROUNDS: usize = 1024;
 
 /// How deep functions and branches may call each other.
 const MAX_DEPTH: usize = 32;
@@ -83,6 +90,183 @@ impl<'m> Importer<'m> {
         let outputs = self.read_branch(branch);
         self.scopes.pop();
         outputs
+    }
+
+    /// `Loop` with a known number of rounds: its body, round by round.
+    pub(crate) fn import_loop(&mut self, call: &Call) -> Result<Vec<Value>> {
+        let known = |value: Option<&Value>| match value {
+            Some(Value::Known(known)) => known.array().and_then(|array| array.floats()?.first().copied()),
+            _ => None,
+        };
+        let depends = |what: &str| {
+            Error::unsupported(format!("Loop whose {what} depends on the network's input is not supported"))
+        };
+        let Some(AttributeValue::Graph(body)) = call.node.attribute("body") else {
+            return Err(Error::malformed("Loop has no body"));
+        };
+        let rounds = match call.optional(0) {
+            None => f64::INFINITY,
+            trips => known(trips).ok_or_else(|| depends("number of rounds"))?,
+        };
+        let mut goes_on = match call.optional(1) {
+            None => 1.0,
+            condition => known(condition).ok_or_else(|| depends("condition"))?,
+        };
+        let mut carried: Vec<Value> =
+            (2..call.inputs.len()).map(|index| call.input(index).cloned()).collect::<Result<_>>()?;
+        let states = carried.len();
+        if body.inputs.len() != states + 2 || body.outputs.len() < states + 1 {
+            return Err(Error::malformed(format!(
+                "the body of Loop has {} inputs and {} outputs for {states} values that are carried on",
+                body.inputs.len(),
+                body.outputs.len()
+            )));
+        }
+        let mut kept = vec![Vec::new(); body.outputs.len() - states - 1];
+        let mut elements: Vec<_> = (2..call.inputs.len()).map(|index| call.element(index)).collect();
+        let mut returned = elements.clone();
+        let mut round = 0;
+        while (round as f64) < rounds && goes_on != 0.0 {
+            if round == MAX_ROUNDS {
+                return Err(Error::unsupported(format!(
+                    "Loop of more than {MAX_ROUNDS} rounds is not supported"
+                )));
+            }
+            let number = Tensor::new([], vec![round as i64])?;
+            let truth = Tensor::new([], vec![true])?;
+            let mut given = vec![
+                (Value::known("", Content::Tensor(number)), Some(Element::I64)),
+                (Value::known("", Content::Tensor(truth)), Some(Element::Bool)),
+            ];
+            given.extend(carried.into_iter().zip(elements.iter().copied()));
+            let mut found = self.read_round(body, given, round)?;
+            returned = self.returned.split_off(1);
+            elements = returned.iter().take(states).copied().collect();
+            goes_on = known(found.first()).ok_or_else(|| depends("condition"))?;
+            let scanned = found.split_off(states + 1);
+            kept.iter_mut().zip(scanned).for_each(|(kept, value)| kept.push(value));
+            carried = found.split_off(1);
+            round += 1;
+        }
+        let scanned = kept.iter().map(|values| self.stacked(values, 0)).collect::<Result<Vec<_>>>()?;
+        self.returned = returned;
+        Ok(carried.into_iter().chain(scanned).collect())
+    }
+
+    /// `Scan` over a fixed number of steps: its body, step by step.
+    pub(crate) fn import_scan(&mut self, call: &Call) -> Result<Vec<Value>> {
+        if call.opset < 9 {
+            return Err(Error::unsupported("Scan of operator set 8 is not supported; export a newer one"));
+        }
+        let Some(AttributeValue::Graph(body)) = call.node.attribute("body") else {
+            return Err(Error::malformed("Scan has no body"));
+        };
+        let scanned = usize::try_from(call.int("num_scan_inputs", 0)?).ok().filter(|&n| n > 0);
+        let states = scanned.and_then(|scanned| call.inputs.len().checked_sub(scanned));
+        let (Some(scanned), Some(states)) = (scanned, states) else {
+            return Err(Error::malformed("num_scan_inputs of Scan does not fit its inputs"));
+        };
+        if body.inputs.len() != call.inputs.len() || body.outputs.len() < states {
+            return Err(Error::malformed("the body of Scan does not fit its inputs and outputs"));
+        }
+        let list = |name: &str, count: usize| -> Result<Vec<i64>> {
+            let found = call.ints(name)?.unwrap_or_else(|| vec![0; count]);
+            match found.len() == count {
+                true => Ok(found),
+                false => Err(Error::malformed(format!(
+                    "{name} of Scan has {} numbers, expected {count}",
+                    found.len()
+                ))),
+            }
+        };
+        let outputs = body.outputs.len() - states;
+        let (axes, backward) = (list("scan_input_axes", scanned)?, list("scan_input_directions", scanned)?);
+        let (out_axes, out_backward) =
+            (list("scan_output_axes", outputs)?, list("scan_output_directions", outputs)?);
+        let mut steps = None;
+        let mut sources = Vec::with_capacity(scanned);
+        for (index, &axis) in axes.iter().enumerate() {
+            let value = self.operand(call, states + index)?;
+            let shape = self.shape(value);
+            let axis = call::axis(axis, shape.rank())?;
+            let length = shape.fixed_at(axis).filter(|&length| *steps.get_or_insert(length) == length);
+            if length.is_none_or(|length| length == 0 || length > MAX_ROUNDS) {
+                return Err(Error::unsupported(format!(
+                    "Scan along axis {axis} of {shape} is not supported; 1 to {MAX_ROUNDS} steps are written out, as many for \
+                     all its inputs"
+                )));
+            }
+            sources.push((value, axis));
+        }
+        let steps = steps.unwrap_or(0);
+        let mut carried: Vec<Value> =
+            (0..states).map(|index| call.input(index).cloned()).collect::<Result<_>>()?;
+        let mut elements: Vec<_> = (0..states).map(|index| call.element(index)).collect();
+        let mut kept = vec![Vec::with_capacity(steps); outputs];
+        for step in 0..steps {
+            let mut given: Vec<_> = carried.into_iter().zip(elements.iter().copied()).collect();
+            for (index, &(value, axis)) in sources.iter().enumerate() {
+                let start = if backward[index] == 0 { step } else { steps - 1 - step };
+                let part = self.add(Op::Slice { axis, start, step: 1, length: 1 }, &[value])?;
+                let mut dims = self.shape(value).dims().to_vec();
+                dims.remove(axis);
+                let part = self.add(Op::Reshape { shape: Shape::new(dims) }, &[part])?;
+                given.push((Value::Node(part), call.element(states + index)));
+            }
+            let mut found = self.read_round(body, given, step)?;
+            elements = self.returned.iter().take(states).copied().collect();
+            let scanned = found.split_off(states);
+            kept.iter_mut().zip(scanned).for_each(|(kept, value)| kept.push(value));
+            carried = found;
+        }
+        let mut all = carried;
+        for (index, mut values) in kept.into_iter().enumerate() {
+            if out_backward[index] != 0 {
+                values.reverse();
+            }
+            all.push(self.stacked(&values, out_axes[index])?);
+        }
+        Ok(all)
+    }
+
+    /// The outputs of a body for a round, whose inputs have these values.
+    fn read_round(
+        &mut self,
+        body: &GraphProto,
+        given: Vec<(Value, Option<Element>)>,
+        round: usize,
+    ) -> Result<Vec<Value>> {
+        self.check_depth()?;
+        // The body is read anew in every round.
+        self.spend(body.encoded_len() / size_of::<f32>())?;
+        let prefix = self.scopes.last().map_or(String::new(), |scope| scope.prefix.clone());
+        let scope =
+            Scope { opset: self.opset(), prefix: format!("{prefix}round {round}/"), ..Scope::default() };
+        self.scopes.push(scope);
+        for (input, (value, element)) in body.inputs.iter().zip(given) {
+            self.bind(&input.name, value.renamed(&input.name));
+            self.bind_element(&input.name, element);
+        }
+        let outputs = self.read_branch(body);
+        self.scopes.pop();
+        outputs
+    }
+
+    /// Values of one shape along a new axis.
+    fn stacked(&mut self, values: &[Value], axis: i64) -> Result<Value> {
+        let mut parts = Vec::with_capacity(values.len());
+        let mut at = 0;
+        for value in values {
+            let node = self.node_of(value)?;
+            let mut dims = self.shape(node).dims().to_vec();
+            at = call::axis(axis, dims.len() + 1)?;
+            dims.insert(at, Dim::Fixed(1));
+            parts.push(self.add(Op::Reshape { shape: Shape::new(dims) }, &[node])?);
+        }
+        if parts.is_empty() {
+            return Err(Error::unsupported("a loop of no rounds with an output for each is not supported"));
+        }
+        self.add(Op::Concat { axis: at }, &parts).map(Value::Node)
     }
 
     fn read_branch(&mut self, branch: &GraphProto) -> Result<Vec<Value>> {

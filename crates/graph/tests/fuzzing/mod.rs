@@ -27,7 +27,8 @@ const HUNG: Duration = Duration::from_secs(60);
 pub(crate) struct FuzzTest {
     /// Its name in `fuzz/seeds.txt`.
     pub(crate) name: &'static str,
-    /// Number of damaged files; the environment variable `MONOSPLIT_FUZZ_ITERATIONS` overrules it.
+    /// Number of damaged files; the environment variable `MONOSPLIT_FUZZ_ITERATIONS` overrules it, and for every
+    /// `MONOSPLIT_FUZZ_FIRST` they are others.
     pub(crate) iterations: usize,
     /// Bytes of memory it may take whatever the size of the file.
     pub(crate) memory: usize,
@@ -39,13 +40,14 @@ impl FuzzTest {
     /// Gives `read` every seed as it is and then damaged ones; `read` says whether it accepted the file.
     pub(crate) fn run(&self, read: impl Fn(&[u8]) -> bool) {
         let seeds = seeds(self.name);
-        let iterations = std::env::var("MONOSPLIT_FUZZ_ITERATIONS").ok().and_then(|n| n.parse().ok());
-        let iterations = iterations.unwrap_or(self.iterations);
+        let variable = |name: &str| std::env::var(name).ok().and_then(|n| n.parse().ok());
+        let iterations = variable("MONOSPLIT_FUZZ_ITERATIONS").unwrap_or(self.iterations);
+        let first = variable("MONOSPLIT_FUZZ_FIRST").unwrap_or(0);
         let file = Kept::new(self.name);
         let progress = Progress::watched(file.path.clone());
         let done = seeds.len() + iterations;
 
-        let mut random = Random::new(1);
+        let mut random = Random::new(1 + first as u64);
         let mut accepted = 0;
         for index in 0..done {
             let bytes = match seeds.get(index) {

@@ -2,10 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use monosplit::engine::{Cpu, Precision};
-use monosplit::explain::{Channels, Class, Finish};
+use monosplit::catalogue::parse;
+use monosplit::engine::{Cpu, Engine, Precision};
+use monosplit::explain::methods::Gradient;
+use monosplit::explain::{Channels, Class, Explainer, Finish, MapRequest, Settings};
 use monosplit::graph::{Tensor, npy};
-use monosplit::{InputKind, Model};
+use monosplit::{ClassSource, Compilation, InputKind, Model};
 use monosplit_testing::relative_error;
 
 fn folder() -> PathBuf {
@@ -24,10 +26,18 @@ fn engine() -> Cpu {
     Cpu::default().precision(Precision::F64)
 }
 
-/// The two inputs of a network, by name.
+/// The inputs of a network, by name.
+fn all_values(network: &str) -> Vec<(&'static str, Tensor)> {
+    let names: &[&str] = match network {
+        "text" => &["ids", "mask"],
+        "pair" => &["picture", "facts"],
+        _ => &["x"],
+    };
+    names.iter().map(|&name| (name, array(&format!("{network}.{name}")))).collect()
+}
+
 fn values(network: &str) -> [(&'static str, Tensor); 2] {
-    let names = if network == "text" { ["ids", "mask"] } else { ["picture", "facts"] };
-    names.map(|name| (name, array(&format!("{network}.{name}"))))
+    all_values(network).try_into().unwrap()
 }
 
 /// Explains `of` by a method and compares each map with `NETWORK.REFERENCE.INPUT.npy`, within `limit` of the largest number.
@@ -37,7 +47,7 @@ fn compare(network: &str, method: &str, of: &[&str], reference: &str, limit: f64
         _ => Finish { channels: Channels::Keep, ..Finish::default() },
     };
     let explainer = opened(network).inputs_explainer_on(method, of, finish, &engine()).unwrap();
-    let found = explainer.explain(&values(network), &Class::Top).unwrap();
+    let found = explainer.explain(&all_values(network), &Class::Top).unwrap();
     let error = relative_error(&found.logits.to_f64(), &array(&format!("{network}.scores")).to_f64());
     assert!(error < 1e-7, "{network}: scores differ by {error:e}");
     assert_eq!(found.maps.len(), of.len());
@@ -79,6 +89,108 @@ fn several_inputs_are_explained_jointly_as_by_autograd_and_captum() {
     let path = "integrated-gradients:steps=20";
     compare("pair", path, &["picture", "facts"], "integrated-gradients", 1e-6);
     compare("pair", "occlusion:window=1,stride=1", &["facts"], "occlusion", 1e-5);
+}
+
+#[test]
+fn series_volumes_and_tables_are_explained_as_by_autograd_and_captum() {
+    for network in ["series", "volume", "table"] {
+        for method in ["gradient", "input-x-gradient"] {
+            compare(network, method, &["x"], method, 1e-6);
+        }
+        compare(network, "integrated-gradients:steps=20", &["x"], "integrated-gradients", 1e-6);
+    }
+    for (network, window) in [("series", "3"), ("volume", "2x3x2"), ("table", "1")] {
+        compare(network, &format!("occlusion:window={window},stride={window}"), &["x"], "occlusion", 1e-5);
+    }
+}
+
+#[test]
+fn cams_of_series_and_volumes_are_captums() {
+    for network in ["series", "volume"] {
+        let model = opened(network);
+        let request = MapRequest::of(parse("gradcam:relu=no", &[]).unwrap().method, Some("3:out".to_owned()));
+        let explainer = Explainer::new(model.graph(), &[request], &engine()).unwrap();
+        let x = array(&format!("{network}.x"));
+        let found = explainer.explain(&x, &Class::Top, &Settings::default()).unwrap();
+        let wanted = array(&format!("{network}.gradcam.x"));
+        assert_eq!(found.maps[0].values.shape(), wanted.shape());
+        let error = relative_error(&found.maps[0].values.to_f64(), &wanted.to_f64());
+        assert!(error < 1e-6, "{network}: {error:e}");
+    }
+}
+
+/// Recurrent layers written out step by step, and the operators of the newest exporter.
+#[test]
+fn recurrent_and_newest_operators_are_explained_as_by_autograd_and_captum() {
+    for network in ["recurrent", "newest"] {
+        for method in ["gradient", "input-x-gradient"] {
+            compare(network, method, &["x"], method, 1e-6);
+        }
+        compare(network, "integrated-gradients:steps=20", &["x"], "integrated-gradients", 1e-6);
+    }
+}
+
+/// A file of named inputs returns what PyTorch and Captum attribute, and reads what the network reads.
+#[test]
+fn maps_of_named_inputs_are_compiled() {
+    let methods = ["gradient", "input-x-gradient", "integrated-gradients:steps=20"];
+    for (network, of, path) in [
+        ("text", &["ids"][..], "integrated-gradients-zero"),
+        ("pair", &["picture", "facts"], "integrated-gradients"),
+        ("series", &["x"], "integrated-gradients"),
+        ("recurrent", &["x"], "integrated-gradients"),
+        ("newest", &["x"], "integrated-gradients"),
+    ] {
+        let finish = match network {
+            "text" => Finish::default(),
+            _ => Finish { channels: Channels::Keep, ..Finish::default() },
+        };
+        let model = opened(network);
+        let chosen = methods.map(|method| parse(method, &[]).unwrap());
+        let options = (Some(Precision::F64), Some(5));
+        let file = Compilation::of_inputs(&model, ClassSource::Top, &chosen, of, finish, options).unwrap();
+        let graph = file.graph();
+        let own = all_values(network);
+        let default = |name: &str| file.defaults().iter().find(|(known, _)| *known == name);
+        let given: Vec<Tensor> = graph
+            .inputs()
+            .iter()
+            .map(|&id| graph.node(id).label.tensor.as_str())
+            .map(|name| own.iter().find(|(known, _)| *known == name).or(default(name)).unwrap().1.clone())
+            .collect();
+        let outputs = engine().compile(graph).unwrap().run(&given).unwrap();
+        for (method, reference) in methods.iter().zip(["gradient", "input-x-gradient", path]) {
+            for input in of {
+                let name = format!("saliency/{}/{input}", method.split(':').next().unwrap());
+                let at = graph.outputs().iter().position(|output| output.name == name);
+                let map = &outputs[at.unwrap_or_else(|| panic!("{network}: no output {name}"))];
+                let wanted = array(&format!("{network}.{reference}.{input}"));
+                let error = relative_error(&map.to_f64(), &wanted.to_f64());
+                assert!(error < 1e-6, "{network}, {name}: {error:e}");
+            }
+        }
+    }
+}
+
+/// What is held as a constant is what was given as an input: scores and maps have the same bits.
+#[test]
+fn inputs_held_as_constants_change_no_bit() {
+    let row = |name: &str| monosplit::graph::batch::rows(&array(name), 1..2).unwrap();
+    let facts = [("facts".to_owned(), row("pair.facts"))];
+    let held = opened("pair").with_held_inputs(&facts).unwrap();
+    let request = || vec![MapRequest::at_input(Gradient)];
+    let pictures = array("pair.picture");
+    let found = Explainer::new(held.graph(), &request(), &engine()).unwrap();
+    let found = found.explain(&pictures, &Class::Top, &Settings::default()).unwrap();
+    let explainer =
+        opened("pair").inputs_explainer_on("gradient", &["picture"], Finish::default(), &engine());
+    let values = [("picture", pictures.clone()), ("facts", row("pair.facts"))];
+    let given = explainer.unwrap().explain(&values, &Class::Top).unwrap();
+    assert_eq!(found.logits, given.logits);
+    assert_eq!(found.maps[0].values, given.maps[0].map.values);
+    let two = [("facts".to_owned(), array("pair.facts"))];
+    let refused = opened("pair").with_held_inputs(&two).unwrap_err().to_string();
+    assert!(refused.contains("2 samples of it were given; give one"), "{refused}");
 }
 
 /// Methods that remove windows remove them from one input at a time: the map of an input is the same beside others.

@@ -6,5 +6,6 @@ mod inputs;
 mod odd_clips;
 mod op_cases;
 mod picture_explainer;
+mod random_runs;
 mod targets;
 mod theory;

@@ -236,13 +236,15 @@ impl SimdLevel {
 
 /// Prefetches elements into the second cache.
 fn prefetch<R: Real>(elements: &[R]) {
-    #[cfg(target_arch = "x86_64")]
     for line in elements.chunks(CACHE_LINE / size_of::<R>()) {
-        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
-        // SAFETY: every machine has the instruction, and it reads nothing the program could see.
-        unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        #[cfg(target_arch = "x86_64")]
+        {
+            use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+            // SAFETY: every machine has the instruction, and it reads nothing the program could see.
+            unsafe { _mm_prefetch::<_MM_HINT_T1>(line.as_ptr().cast()) };
+        }
+        let _ = line;
     }
-    let _ = elements;
 }
 
 /// Packs a right operand.

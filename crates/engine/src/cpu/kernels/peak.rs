@@ -1,9 +1,10 @@
 //! How many additions and multiplications this machine can do in a second: a loop that touches no memory.
 #![allow(unsafe_code)]
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rayon::prelude::*;
+use web_time::Instant;
 
 use super::simd_lanes::Lanes;
 use super::simd_level::{SimdLevel, simd_dispatch};

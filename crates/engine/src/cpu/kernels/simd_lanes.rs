@@ -160,9 +160,13 @@ const fn check<L: Lanes>() {
     assert!(L::Half::ROWS <= MAX_ROWS, "rows of half vectors");
 }
 
-#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+#[cfg(any(
+    target_arch = "x86_64",
+    target_arch = "aarch64",
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 macro_rules! lanes {
-    ($vector:ident of $real:ty, half $half:ident, width $width:literal, rows $rows:literal, $load:ident, $store:ident,
+    ($vector:ident of $real:ty, half $half:ident, width $width:literal, rows $rows:literal, fused $fused:literal, $load:ident, $store:ident,
      $splat:ident, $add:ident, $sub:ident, |$a:ident, $b:ident, $c:ident| $fma:expr,
      |$x:ident, $least:ident, $most:ident| $limited:expr, |$new:ident, $held:ident| $larger:expr
      $(, $($shuffles:item)*)?) => {
@@ -170,7 +174,7 @@ macro_rules! lanes {
             type Scalar = $real;
             const WIDTH: usize = $width;
             const ROWS: usize = $rows;
-            const FUSED: bool = true;
+            const FUSED: bool = $fused;
             type Half = $half;
 
             #[inline(always)]
@@ -227,7 +231,7 @@ macro_rules! lanes {
             $($($shuffles)*)?
         }
 
-        const _: () = super::check::<$vector>();
+        const _: () = $crate::cpu::kernels::simd_lanes::check::<$vector>();
     };
 }
 
@@ -238,7 +242,7 @@ mod x86 {
     use super::Lanes;
 
     // Of two numbers of which one is NaN, or both are zero, minima and maxima are the second.
-    lanes!(__m256 of f32, half __m256, width 8, rows 6, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
+    lanes!(__m256 of f32, half __m256, width 8, rows 6, fused true, _mm256_loadu_ps, _mm256_storeu_ps, _mm256_set1_ps,
         _mm256_add_ps, _mm256_sub_ps, |a, b, c| _mm256_fmadd_ps(a, b, c),
         |x, least, most| _mm256_min_ps(most, _mm256_max_ps(least, x)),
         |new, held| _mm256_blendv_ps(_mm256_max_ps(new, held), new, _mm256_cmp_ps(new, new, _CMP_UNORD_Q)),
@@ -261,11 +265,11 @@ mod x86 {
             [in_order(_mm256_shuffle_ps(self, other, 0x88)), in_order(_mm256_shuffle_ps(self, other, 0xDD))]
         }
     });
-    lanes!(__m256d of f64, half __m256d, width 4, rows 6, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
+    lanes!(__m256d of f64, half __m256d, width 4, rows 6, fused true, _mm256_loadu_pd, _mm256_storeu_pd, _mm256_set1_pd,
         _mm256_add_pd, _mm256_sub_pd, |a, b, c| _mm256_fmadd_pd(a, b, c),
         |x, least, most| _mm256_min_pd(most, _mm256_max_pd(least, x)),
         |new, held| _mm256_blendv_pd(_mm256_max_pd(new, held), new, _mm256_cmp_pd(new, new, _CMP_UNORD_Q)));
-    lanes!(__m512 of f32, half __m256, width 16, rows 14, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
+    lanes!(__m512 of f32, half __m256, width 16, rows 14, fused true, _mm512_loadu_ps, _mm512_storeu_ps, _mm512_set1_ps,
     _mm512_add_ps, _mm512_sub_ps, |a, b, c| _mm512_fmadd_ps(a, b, c),
         |x, least, most| _mm512_min_ps(most, _mm512_max_ps(least, x)),
         |new, held| {
@@ -339,7 +343,7 @@ mod x86 {
             }
         }
     });
-    lanes!(__m512d of f64, half __m256d, width 8, rows 14, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
+    lanes!(__m512d of f64, half __m256d, width 8, rows 14, fused true, _mm512_loadu_pd, _mm512_storeu_pd, _mm512_set1_pd,
     _mm512_add_pd, _mm512_sub_pd, |a, b, c| _mm512_fmadd_pd(a, b, c),
     |x, least, most| _mm512_min_pd(most, _mm512_max_pd(least, x)),
     |new, held| {
@@ -354,7 +358,7 @@ mod aarch64 {
 
     use super::Lanes;
 
-    lanes!(float32x4_t of f32, half float32x4_t, width 4, rows 12, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vsubq_f32,
+    lanes!(float32x4_t of f32, half float32x4_t, width 4, rows 12, fused true, vld1q_f32, vst1q_f32, vdupq_n_f32, vaddq_f32, vsubq_f32,
     |a, b, c| vfmaq_f32(c, a, b),
     |x, least, most| {
         let x = vbslq_f32(vcltq_f32(x, least), least, x);
@@ -364,7 +368,7 @@ mod aarch64 {
         let kept = vbslq_f32(vcgtq_f32(new, held), new, held);
         vbslq_f32(vceqq_f32(new, new), kept, new)
     });
-    lanes!(float64x2_t of f64, half float64x2_t, width 2, rows 12, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
+    lanes!(float64x2_t of f64, half float64x2_t, width 2, rows 12, fused true, vld1q_f64, vst1q_f64, vdupq_n_f64, vaddq_f64, vsubq_f64,
     |a, b, c| vfmaq_f64(c, a, b),
     |x, least, most| {
         let x = vbslq_f64(vcltq_f64(x, least), least, x);
@@ -374,6 +378,135 @@ mod aarch64 {
         let kept = vbslq_f64(vcgtq_f64(new, held), new, held);
         vbslq_f64(vceqq_f64(new, new), kept, new)
     });
+}
+
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+pub(crate) use wasm32::{double::F64x2, single::F32x4};
+
+/// WebAssembly has one type for vectors of anything and functions that are safe: here each kind of number has its own, with
+/// functions as other machines have them.
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod wasm32 {
+    macro_rules! vector {
+        ($name:ident of $real:ty, $splat:ident, $add:ident, $sub:ident, $mul:ident, $pmin:ident, $pmax:ident, $ne:ident) => {
+            #[derive(Clone, Copy)]
+            pub(crate) struct $name(v128);
+
+            #[inline(always)]
+            unsafe fn load(from: *const $real) -> $name {
+                // SAFETY: the caller vouches for the extent.
+                $name(unsafe { v128_load(from.cast()) })
+            }
+
+            #[inline(always)]
+            unsafe fn store(to: *mut $real, vector: $name) {
+                // SAFETY: the caller vouches for the extent.
+                unsafe { v128_store(to.cast(), vector.0) };
+            }
+
+            #[inline(always)]
+            unsafe fn splat(value: $real) -> $name {
+                $name($splat(value))
+            }
+
+            #[inline(always)]
+            unsafe fn add(a: $name, b: $name) -> $name {
+                $name($add(a.0, b.0))
+            }
+
+            #[inline(always)]
+            unsafe fn subtract(a: $name, b: $name) -> $name {
+                $name($sub(a.0, b.0))
+            }
+
+            #[inline(always)]
+            unsafe fn multiply_add(a: $name, b: $name, c: $name) -> $name {
+                $name($add($mul(a.0, b.0), c.0))
+            }
+
+            /// A pseudo-minimum or -maximum is its first operand unless the second is less, or greater.
+            #[inline(always)]
+            unsafe fn limited(x: $name, least: $name, most: $name) -> $name {
+                $name($pmin($pmax(x.0, least.0), most.0))
+            }
+
+            #[inline(always)]
+            unsafe fn larger(new: $name, held: $name) -> $name {
+                $name(v128_bitselect(new.0, $pmax(held.0, new.0), $ne(new.0, new.0)))
+            }
+        };
+    }
+
+    pub(super) mod single {
+        use std::arch::wasm32::*;
+
+        use super::super::Lanes;
+
+        vector!(F32x4 of f32, f32x4_splat, f32x4_add, f32x4_sub, f32x4_mul, f32x4_pmin, f32x4_pmax, f32x4_ne);
+        lanes!(F32x4 of f32, half F32x4, width 4, rows 6, fused false, load, store, splat, add, subtract,
+            |a, b, c| multiply_add(a, b, c), |x, least, most| limited(x, least, most), |new, held| larger(new, held),
+        #[inline(always)]
+        unsafe fn unzipped(self, other: Self) -> [Self; 2] {
+            [
+                F32x4(i32x4_shuffle::<0, 2, 4, 6>(self.0, other.0)),
+                F32x4(i32x4_shuffle::<1, 3, 5, 7>(self.0, other.0)),
+            ]
+        }
+        #[inline(always)]
+        unsafe fn deinterleave<const N: usize>(from: *const f32) -> [Self; N] {
+            const { assert!(N == 2 || N == 4) };
+            // SAFETY: the caller vouches for the extent of `N` vectors.
+            unsafe {
+                let v: [Self; N] = std::array::from_fn(|i| load(from.add(4 * i)));
+                let mut out = v;
+                if N == 2 {
+                    [out[0], out[1]] = v[0].unzipped(v[1]);
+                } else {
+                    let transposed = transposed([v[0], v[1], v[2], v[3]]);
+                    out.copy_from_slice(&transposed);
+                }
+                out
+            }
+        }
+        #[inline(always)]
+        unsafe fn interleave<const N: usize>(v: [Self; N], to: *mut f32) {
+            const { assert!(N == 2 || N == 4) };
+            // SAFETY: the caller vouches for the extent of `N` vectors.
+            unsafe {
+                if N == 2 {
+                    store(to, F32x4(i32x4_shuffle::<0, 4, 1, 5>(v[0].0, v[1].0)));
+                    store(to.add(4), F32x4(i32x4_shuffle::<2, 6, 3, 7>(v[0].0, v[1].0)));
+                } else {
+                    let rows = transposed([v[0], v[1], v[2], v[3]]);
+                    rows.into_iter().enumerate().for_each(|(i, row)| store(to.add(4 * i), row));
+                }
+            }
+        });
+
+        /// The columns of four rows.
+        #[inline(always)]
+        fn transposed([a, b, c, d]: [F32x4; 4]) -> [F32x4; 4] {
+            let (low, high) = (i32x4_shuffle::<0, 4, 1, 5>(a.0, b.0), i32x4_shuffle::<2, 6, 3, 7>(a.0, b.0));
+            let (below, above) =
+                (i32x4_shuffle::<0, 4, 1, 5>(c.0, d.0), i32x4_shuffle::<2, 6, 3, 7>(c.0, d.0));
+            [
+                F32x4(i32x4_shuffle::<0, 1, 4, 5>(low, below)),
+                F32x4(i32x4_shuffle::<2, 3, 6, 7>(low, below)),
+                F32x4(i32x4_shuffle::<0, 1, 4, 5>(high, above)),
+                F32x4(i32x4_shuffle::<2, 3, 6, 7>(high, above)),
+            ]
+        }
+    }
+
+    pub(super) mod double {
+        use std::arch::wasm32::*;
+
+        use super::super::Lanes;
+
+        vector!(F64x2 of f64, f64x2_splat, f64x2_add, f64x2_sub, f64x2_mul, f64x2_pmin, f64x2_pmax, f64x2_ne);
+        lanes!(F64x2 of f64, half F64x2, width 2, rows 6, fused false, load, store, splat, add, subtract,
+            |a, b, c| multiply_add(a, b, c), |x, least, most| limited(x, least, most), |new, held| larger(new, held));
+    }
 }
 
 /// Plain arithmetic on a few numbers at a time, which the compiler makes vectors of.

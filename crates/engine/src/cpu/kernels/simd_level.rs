@@ -1,6 +1,7 @@
 //! The SIMD instruction sets that kernels are compiled for, which of them this machine has, and which one a thread uses.
 
 use std::cell::Cell;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 use monosplit_graph::{Error, Result};
@@ -22,6 +23,8 @@ pub enum InstructionSet {
     Avx2,
     /// AVX-512.
     Avx512,
+    /// The 128-bit vectors of WebAssembly, in builds with `-C target-feature=+simd128`.
+    Simd128,
 }
 
 impl InstructionSet {
@@ -32,12 +35,43 @@ impl InstructionSet {
             InstructionSet::Neon => "NEON",
             InstructionSet::Avx2 => "AVX2",
             InstructionSet::Avx512 => "AVX-512",
+            InstructionSet::Simd128 => "SIMD128",
+        }
+    }
+
+    /// How options and stored results write it.
+    pub fn key(self) -> &'static str {
+        match self {
+            InstructionSet::Portable => "portable",
+            InstructionSet::Neon => "neon",
+            InstructionSet::Avx2 => "avx2",
+            InstructionSet::Avx512 => "avx512",
+            InstructionSet::Simd128 => "simd128",
         }
     }
 }
 
+impl FromStr for InstructionSet {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        let all = [
+            InstructionSet::Portable,
+            InstructionSet::Neon,
+            InstructionSet::Avx2,
+            InstructionSet::Avx512,
+            InstructionSet::Simd128,
+        ];
+        all.into_iter().find(|set| set.key() == text).ok_or_else(|| {
+            Error::argument(format!(
+                "expected vector instructions portable, neon, avx2, avx512 or simd128, found '{text}'"
+            ))
+        })
+    }
+}
+
 thread_local! {
-    /// Set when a thread of an engine starts that is not to use the best.
+    /// Set when a thread begins to belong to an engine.
     static LEVEL: Cell<Option<SimdLevel>> = const { Cell::new(None) };
 }
 
@@ -55,6 +89,9 @@ pub(crate) enum SimdLevel {
     /// AVX-512.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The vectors of WebAssembly.
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    Simd128,
 }
 
 /// The vectors of one precision.
@@ -66,6 +103,8 @@ pub(crate) trait Vectors: Copy {
     type Avx2: Lanes<Scalar = Self>;
     #[cfg(target_arch = "x86_64")]
     type Avx512: Lanes<Scalar = Self>;
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    type Simd128: Lanes<Scalar = Self>;
 }
 
 impl Vectors for f32 {
@@ -76,6 +115,8 @@ impl Vectors for f32 {
     type Avx2 = std::arch::x86_64::__m256;
     #[cfg(target_arch = "x86_64")]
     type Avx512 = std::arch::x86_64::__m512;
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    type Simd128 = super::simd_lanes::F32x4;
 }
 
 impl Vectors for f64 {
@@ -86,6 +127,8 @@ impl Vectors for f64 {
     type Avx2 = std::arch::x86_64::__m256d;
     #[cfg(target_arch = "x86_64")]
     type Avx512 = std::arch::x86_64::__m512d;
+    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+    type Simd128 = super::simd_lanes::F64x2;
 }
 
 /// The value of a constant of the vector type of a level.
@@ -99,6 +142,8 @@ macro_rules! of_level {
             SimdLevel::Avx2 => $real::Avx2::$constant,
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => $real::Avx512::$constant,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            SimdLevel::Simd128 => $real::Simd128::$constant,
         }
     };
 }
@@ -119,6 +164,9 @@ impl SimdLevel {
                 levels.push(SimdLevel::Avx512);
             }
         }
+        // An engine that does not know the instructions refuses the whole module, so that there is nothing to ask here.
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        levels.push(SimdLevel::Simd128);
         levels
     }
 
@@ -129,9 +177,15 @@ impl SimdLevel {
         LEVEL.get().unwrap_or_else(best)
     }
 
+    /// The one that the calling thread was told to compute with, if it was.
+    #[cfg(target_arch = "wasm32")]
+    pub(crate) fn of_this_thread() -> Option<SimdLevel> {
+        LEVEL.get()
+    }
+
     /// Makes this the one that the calling thread computes with.
-    pub(crate) fn use_in_this_thread(self) {
-        LEVEL.set(Some(self));
+    pub(crate) fn set_in_this_thread(level: Option<SimdLevel>) {
+        LEVEL.set(level);
     }
 
     /// The level of an instruction set, if this machine has it.
@@ -148,7 +202,7 @@ impl SimdLevel {
         })
     }
 
-    fn set(self) -> InstructionSet {
+    pub(crate) fn set(self) -> InstructionSet {
         match self {
             SimdLevel::Portable => InstructionSet::Portable,
             #[cfg(target_arch = "aarch64")]
@@ -157,6 +211,8 @@ impl SimdLevel {
             SimdLevel::Avx2 => InstructionSet::Avx2,
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => InstructionSet::Avx512,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            SimdLevel::Simd128 => InstructionSet::Simd128,
         }
     }
 
@@ -180,6 +236,8 @@ impl SimdLevel {
             SimdLevel::Avx2 => <R::Avx2 as Lanes>::Half::WIDTH,
             #[cfg(target_arch = "x86_64")]
             SimdLevel::Avx512 => <R::Avx512 as Lanes>::Half::WIDTH,
+            #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+            SimdLevel::Simd128 => <R::Simd128 as Lanes>::Half::WIDTH,
         }
     }
 
@@ -229,6 +287,8 @@ macro_rules! simd_dispatch {
                     SimdLevel::Avx2 => avx2::<$real>($($argument),*),
                     #[cfg(target_arch = "x86_64")]
                     SimdLevel::Avx512 => avx512::<$real>($($argument),*),
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    SimdLevel::Simd128 => $body::<$real::Simd128>($($argument),*),
                 }
             }
         }

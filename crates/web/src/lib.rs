@@ -1,0 +1,26 @@
+//! The explorer's session as WebAssembly. `worker.js` of the page runs it away from the page's own thread.
+//! `scripts/build_web.sh` builds it; on targets that are not WebAssembly the crate is empty.
+#![cfg(target_arch = "wasm32")]
+
+use monosplit_explorer::Session;
+use wasm_bindgen::prelude::wasm_bindgen;
+
+/// The networks, pictures and compiled explanations of a page.
+#[wasm_bindgen]
+#[derive(Default)]
+pub struct Explorer(Session);
+
+#[wasm_bindgen]
+impl Explorer {
+    /// Nothing is open yet.
+    #[wasm_bindgen(constructor)]
+    pub fn new() -> Explorer {
+        Explorer::default()
+    }
+
+    /// The bytes of the answer to a request in JSON, as [`monosplit_explorer::Response::encode`] writes them. Requests that open a
+    /// file come with its bytes.
+    pub fn handle(&mut self, request: &[u8], payload: &[u8]) -> Vec<u8> {
+        self.0.handle(request, payload).encode()
+    }
+}

@@ -74,7 +74,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         experiment = small_experiment.make(folder / "experiment", arguments.images)
-        ray.init(num_cpus=max(counts) + 1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        ray.init("local", num_cpus=max(counts) + 1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
         evaluated(experiment, folder, counts)
         ray.shutdown()
         stored(small_experiment.make(folder / "many", arguments.stored), folder)

@@ -50,16 +50,26 @@ class Host:
 
     def __init__(self):
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-        self.process = subprocess.Popen([sys.executable, "-c", HOST], **pipes)
-        self.facts = json.loads(self.process.stdout.readline())
+        self.facts = {}
+        for _ in range(5):
+            self.process = subprocess.Popen([sys.executable, "-c", HOST], **pipes)
+            if self.hear():
+                return
+            # On a busy machine Ray gives up before its own processes have started.
+            self.end()
+        sys.exit("no cluster could be started")
 
-    def is_whole(self):
-        return all(psutil.pid_exists(self.facts[name]) and alive(self.facts[name]) for name in ("head", "node"))
+    def hear(self):
+        """Takes what the process of the cluster says; whether it lives."""
+        line = self.process.stdout.readline()
+        self.facts.update(json.loads(line or "{}"))
+        return bool(line)
 
     def add_node(self):
+        """Starts another agent in place of the one that was killed. A busy machine may be too slow for Ray."""
         self.process.stdin.write("node\n")
         self.process.stdin.flush()
-        self.facts.update(json.loads(self.process.stdout.readline()))
+        return self.hear()
 
     def actors(self, name):
         """The processes of actors of a class."""
@@ -79,10 +89,10 @@ class Host:
 
     def end(self):
         children = psutil.Process(self.process.pid).children(recursive=True) if self.process.poll() is None else []
-        self.process.stdin.close()
         try:
+            self.process.stdin.close()
             self.process.wait(timeout=30)
-        except subprocess.TimeoutExpired:
+        except (BrokenPipeError, subprocess.TimeoutExpired):
             self.process.kill()
         for child in children:
             try:
@@ -157,8 +167,14 @@ def main():
                     host = None
                 if host is None:
                     host = Host()
-                elif not alive(host.facts["node"]):
-                    host.add_node()
+                elif not alive(host.facts["node"]) and not host.add_node():
+                    print("no node could be added; all is started again", flush=True)
+                    if driver is not None:
+                        driver.kill()
+                        driver.wait()
+                        driver = None
+                    host.end()
+                    host = Host()
                 if driver is None or driver.poll() not in (None, 0):
                     driver = drive(experiment, store, host.facts["address"], log)
                 if killed.total() >= arguments.kills:

@@ -2,7 +2,7 @@
 // network, and what damaged files do to it. `scripts/check_explorer.sh` builds what is needed and calls this.
 //
 //     node scripts/check_explorer.mjs --folder target/web --program target/release/monosplit --packages target/tools/node
-//         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--times]
+//         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--screenshots FOLDER] [--only CHECK]… [--times]
 //
 // --packages has playwright-core and onnxruntime-web of npm; --onnxruntime a Python with onnxruntime and numpy. --times also holds
 // the page to the times it should keep, which only a machine that does nothing else can be asked for; they are always printed.
@@ -25,6 +25,7 @@ const { values: options } = parseArgs({
     hostile: { type: "string" },
     onnxruntime: { type: "string" },
     screenshots: { type: "string" },
+    only: { type: "string", multiple: true },
     times: { type: "boolean", default: false },
   },
 });
@@ -115,13 +116,30 @@ const BUILT_IN = { network: "/pets-small.onnx", picture: "/chelsea.png" };
 /** What the canvases of the maps show. */
 const pixels = (page) => page.evaluate(() => [...document.querySelectorAll("#maps canvas")].map((canvas) => canvas.toDataURL()));
 
-/** Waits until the maps have not changed for a second. */
+/** Counts what the page asks of its worker, and how long its own thread is blocked. */
+function watch() {
+  globalThis.watched = { explain: 0, pending: 0, longest: 0 };
+  const send = Worker.prototype.postMessage;
+  Worker.prototype.postMessage = function (message, ...rest) {
+    watched.explain += JSON.parse(message.request).type === "explain";
+    watched.pending += 1;
+    if (!this.isWatched) this.addEventListener("message", () => { watched.pending -= 1; });
+    this.isWatched = true;
+    return send.call(this, message, ...rest);
+  };
+  new PerformanceObserver((list) => {
+    for (const { duration } of list.getEntries()) watched.longest = Math.max(watched.longest, duration);
+  }).observe({ entryTypes: ["longtask"] });
+}
+
+/** Waits until nothing has been computed and no map has changed for a second. */
 async function settled(page) {
   let before = "";
-  for (let second = 0; second < 60; second += 1) {
+  for (let second = 0; second < 120; second += 1) {
+    const busy = await page.evaluate(() => globalThis.watched.pending > 0);
     const now = JSON.stringify(await pixels(page));
-    if (now === before) return;
-    before = now;
+    if (now === before && !busy) return;
+    before = busy ? "" : now;
     await page.waitForTimeout(1000);
   }
   throw new Error("the maps do not come to rest");
@@ -151,8 +169,8 @@ const CHECKS = {
         return { class: answer.explained.class, layer: answer.maps[0].layer, values: Array.from(answer.arrays["values 0"].values) };
       }, [method, alpha]);
       const file = join(scratch, "map.npy");
-      const given = ["explain", network, photograph, "--method", method, "--layer", found.layer ?? "input",
-        "--raw", file, "--out", scratch, "--json"];
+      const given = ["explain", network, photograph, "--method", method, "--raw", file, "--out", scratch, "--json"];
+      if (found.layer !== null) given.push("--layer", found.layer);
       if (alpha !== null) given.push("--alpha", String(alpha));
       const written = execFileSync(options.program, given, { encoding: "utf8" });
       const said = JSON.parse(written);
@@ -177,6 +195,26 @@ const CHECKS = {
     });
     timed(median(times), 120, "a step of α in the built-in network, median of twenty");
     await page.close();
+    // The same module under Node, where its processor time can be asked for, which others on the machine hardly change.
+    copyFileSync(join(root, "monosplit_web.js"), join(scratch, "monosplit_web.mjs"));
+    const { initSync, Explorer } = await import(join(scratch, "monosplit_web.mjs"));
+    const { memory } = initSync({ module: readFileSync(join(root, "monosplit_web_bg.wasm")) });
+    const explorer = new Explorer();
+    const ask = (request, payload = new Uint8Array()) => {
+      const answer = explorer.handle(Buffer.from(JSON.stringify(request)), payload);
+      const length = new DataView(answer.buffer, answer.byteOffset).getUint32(0, true);
+      return JSON.parse(Buffer.from(answer.subarray(4, 4 + length)).toString());
+    };
+    ask({ type: "open-network", name: "pets-small.onnx" }, readFileSync(network));
+    const { picture } = ask({ type: "open-picture", name: "chelsea.png" }, readFileSync(photograph));
+    const step = (alpha) => ask({ type: "explain", subject: { picture }, alpha, maps: [{ method: "splitcam" }] });
+    for (let warm = 0; warm < 10; warm += 1) step(0.4);
+    const steps = Array.from({ length: 20 }, (_, at) => {
+      const begun = process.cpuUsage();
+      step(at / 40);
+      return process.cpuUsage(begun).user / 1000;
+    });
+    report(true, `under Node a step takes ${median(steps).toFixed(1)} ms of processor time, ${(memory.buffer.byteLength / 2 ** 20).toFixed(0)} MiB of memory in all`);
   },
 
   async "the page"() {
@@ -187,18 +225,7 @@ const CHECKS = {
     page.on("request", (request) => requests.push(request));
     page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
     page.on("pageerror", (error) => complaints.push(error.message));
-    await page.addInitScript(() => {
-      globalThis.longest = 0;
-      globalThis.asked = 0;
-      const send = Worker.prototype.postMessage;
-      Worker.prototype.postMessage = function (message, ...rest) {
-        globalThis.asked += JSON.parse(message.request).type === "explain";
-        return send.call(this, message, ...rest);
-      };
-      new PerformanceObserver((list) => {
-        for (const { duration } of list.getEntries()) globalThis.longest = Math.max(globalThis.longest, duration);
-      }).observe({ entryTypes: ["longtask"] });
-    });
+    await page.addInitScript(watch);
     const begun = performance.now();
     await page.goto(`${origin}/`);
     await page.waitForSelector("#maps canvas >> nth=1");
@@ -208,22 +235,22 @@ const CHECKS = {
     report(before.length === 2, "the built-in network and photograph are explained at once");
 
     // A slider that is dragged: events faster than maps.
-    await page.evaluate(() => { globalThis.longest = 0; });
+    await page.evaluate(() => { watched.longest = 0; });
     const move = (count) => page.evaluate(async (count) => {
       const slider = document.getElementById("alpha");
-      globalThis.asked = 0;
+      watched.explain = 0;
       for (let step = 0; step < count; step += 1) {
         slider.value = String(0.5 * step / count);
         slider.dispatchEvent(new Event("input", { bubbles: true }));
         if (step % 10 === 9) await new Promise((next) => requestAnimationFrame(next));
       }
-      return globalThis.asked;
+      return watched.explain;
     }, count);
     const during = await move(200);
     await settled(page);
-    const asked = await page.evaluate(() => globalThis.asked);
-    report(asked <= during + 1 && asked < 200, `200 slider events ask for ${asked} maps, ${asked - during} of them after the last event`);
-    const longest = await page.evaluate(() => globalThis.longest);
+    const asked = await page.evaluate(() => watched.explain);
+    report(asked > 0 && asked <= during + 1 && asked < 200, `200 slider events ask for ${asked} maps, ${asked - during} of them after the last event`);
+    const longest = await page.evaluate(() => watched.longest);
     timed(longest, 50, "the page's own thread is blocked at most");
 
     const moved = await pixels(page);
@@ -289,13 +316,13 @@ const CHECKS = {
     for (const width of [1280, 400]) {
       for (const colorScheme of ["light", "dark"]) {
         const page = await browser.newPage({ viewport: { width, height: width === 400 ? 860 : 900 }, colorScheme });
+        await page.addInitScript(watch);
         await page.goto(`${origin}/`);
         await page.waitForSelector("#maps canvas >> nth=1");
         await settled(page);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth);
         report(wide <= width, `${width} pixels, ${colorScheme}: the page is ${wide} wide`);
         if (options.screenshots) {
-          await page.waitForTimeout(4000);
           await page.screenshot({ path: join(options.screenshots, `explorer-${width}-${colorScheme}.png`), fullPage: width === 400 });
         }
         await page.close();
@@ -446,6 +473,7 @@ print(json.dumps(session.run([name], given)[0].ravel().tolist()))`;
 
 try {
   for (const [name, check] of Object.entries(CHECKS)) {
+    if (options.only && !options.only.includes(name)) continue;
     console.log(`== ${name}`);
     try {
       await check();

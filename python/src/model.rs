@@ -477,7 +477,7 @@ impl Network {
     ) -> monosplit::Result<monosplit::catalogue::ConfiguredMethod> {
         let choice = MethodChoice::parse(method, options)?;
         let preprocess = if pictures { self.model.preprocess().ok() } else { None };
-        choice.resolve(&ValueBounds::of_inputs(&self.model, preprocess.as_ref())?)
+        choice.resolve(&ValueBounds::of_inputs(&self.model, preprocess.as_ref())?, self.model.graph())
     }
 
     fn layer(&self, named: Option<String>, method: &dyn Method) -> Option<String> {

@@ -33,6 +33,8 @@ pub struct Candidate {
     pub note: String,
     /// What computes its map.
     pub source: Source,
+    /// How the attribution becomes a map. Its size is that of the image.
+    pub finish: Finish,
     /// The run-time settings of the method.
     pub settings: Settings,
 }
@@ -43,7 +45,7 @@ impl Candidate {
     pub(crate) fn request(&self) -> Option<MapRequest> {
         match &self.source {
             Source::Method(method, layer) => {
-                let finish = Finish { size: Size::Input, ..Finish::default() };
+                let finish = Finish { size: Size::Input, ..self.finish };
                 Some(MapRequest::of(method.clone(), layer.clone()).finish(finish))
             }
             Source::Mask | Source::Given(_) => None,
@@ -53,7 +55,7 @@ impl Candidate {
     /// Identifies its map among candidates with the same run-time settings.
     pub(crate) fn map_key(&self) -> String {
         match &self.source {
-            Source::Method(method, layer) => format!("{method:?} at {layer:?}"),
+            Source::Method(method, layer) => format!("{method:?} at {layer:?}, {:?}", self.finish),
             Source::Mask | Source::Given(_) => String::new(),
         }
     }
@@ -101,6 +103,7 @@ pub(crate) mod tests {
             place: String::new(),
             note: String::new(),
             source: Source::Method(Arc::new(SplitGrad::default()), Some(layer.into())),
+            finish: Finish::default(),
             settings: Settings::default().alpha(alpha),
         }
     }

@@ -38,7 +38,7 @@ pub use metric_evaluator::MetricEvaluator;
 pub use parquet::{Column, parquet};
 pub use path_suggestion::suggest_path;
 pub use perturbation::{PerturbationScorer, Perturbations, Region};
-pub use randomisation::{randomised, trained};
+pub use randomisation::{randomised, randomised_with, trained};
 pub use replacement::PixelReplacement;
 pub use sanity::{SIMILARITIES, Sanity};
 pub use selection::{CandidateMean, MetricValues, average_ranks, best, candidate_means, ranks};

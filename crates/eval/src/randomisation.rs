@@ -18,6 +18,16 @@ pub fn trained(graph: &Graph) -> Vec<NodeId> {
 /// The network with the weights of its last `count` layers drawn from a normal distribution of mean 0 and the standard
 /// deviation of the layer's own weights, and their biases set to zero; and the names of those layers.
 pub fn randomised(graph: &Graph, count: usize, seed: u64) -> Result<(Graph, Vec<String>)> {
+    randomised_with(graph, count, None, seed)
+}
+
+/// The same with this standard deviation for the weights of all these layers, if one is given.
+pub fn randomised_with(
+    graph: &Graph,
+    count: usize,
+    deviation: Option<f64>,
+    seed: u64,
+) -> Result<(Graph, Vec<String>)> {
     let layers = trained(graph);
     if count == 0 || count > layers.len() {
         return Err(Error::argument(format!(
@@ -33,7 +43,10 @@ pub fn randomised(graph: &Graph, count: usize, seed: u64) -> Result<(Graph, Vec<
         for (place, &input) in graph.node(layer).inputs.iter().enumerate() {
             let Some(weights) = graph.constant_value(input) else { continue };
             // The bias is the last of three inputs.
-            fresh.push((input, drawn(weights, noise.numbered(place as u64), place == 2)?));
+            fresh.push((
+                input,
+                drawn(weights, noise.numbered(place as u64), if place == 2 { Some(0.0) } else { deviation })?,
+            ));
         }
     }
     let forgotten =
@@ -44,11 +57,15 @@ pub fn randomised(graph: &Graph, count: usize, seed: u64) -> Result<(Graph, Vec<
     Ok((forgotten, names))
 }
 
-fn drawn(weights: &Tensor, noise: Noise, is_bias: bool) -> Result<Tensor> {
+/// Random numbers in place of weights, of this standard deviation or of their own.
+fn drawn(weights: &Tensor, noise: Noise, deviation: Option<f64>) -> Result<Tensor> {
     let values = weights.to_f64();
-    let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-    let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
-    let deviation = if is_bias { 0.0 } else { variance.sqrt() };
+    let own = || {
+        let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+        let variance = values.iter().map(|v| (v - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
+        variance.sqrt()
+    };
+    let deviation = deviation.unwrap_or_else(own);
     let fresh: Vec<f32> = (0..values.len()).map(|i| (deviation * noise.gaussian(i as u64)) as f32).collect();
     Tensor::new(weights.shape().to_vec(), fresh)
 }
@@ -97,6 +114,15 @@ mod tests {
         }
         assert_ne!(weights(&after, "fc1", 1), weights(&after, "fc2", 1));
         assert_eq!(weights(&after, "fc2", 1), weights(&randomised(&before, 1, 7).unwrap().0, "fc2", 1));
+    }
+
+    #[test]
+    fn another_deviation_scales_the_same_numbers() {
+        let drawn = |deviation| weights(&randomised_with(&network(), 1, deviation, 7).unwrap().0, "fc2", 1);
+        let (one, half, own) = (drawn(Some(1.0)), drawn(Some(0.5)), drawn(None));
+        assert!(one.iter().zip(&half).all(|(a, b)| (a - 2.0 * b).abs() <= 1e-6 * a.abs()));
+        let ratio = own[0] / one[0];
+        assert!(own.iter().zip(&one).all(|(a, b)| (a - ratio * b).abs() <= 1e-5 * a.abs()), "{ratio}");
     }
 
     #[test]

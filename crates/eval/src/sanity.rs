@@ -30,8 +30,9 @@ impl<'a> Sanity<'a> {
     }
 
     /// The name of a comparison in a store.
-    pub fn name(similarity: Similarity, layers: usize) -> String {
-        format!("randomised-similarity:layers={layers},similarity={}", similarity.name())
+    pub fn name(similarity: Similarity, layers: usize, deviation: Option<f64>) -> String {
+        let deviation = deviation.map_or(String::new(), |number| format!("deviation={number},"));
+        format!("randomised-similarity:{deviation}layers={layers},similarity={}", similarity.name())
     }
 }
 

@@ -26,7 +26,7 @@ use crate::finish::Finish;
 use crate::network::Network;
 use crate::scaled::Scaled;
 use crate::shift::Shifts;
-use crate::split::{AlphaInput, Pooling, ReluMode, Split};
+use crate::split::{AlphaInput, Invariant, Pooling, ReluMode, Split};
 
 /// One term of a map.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,6 +66,9 @@ impl ClosedFormula {
     ) -> Result<Self> {
         if split.pooling != Pooling::Convex || split.relu != ReluMode::Max {
             return Err(Error::argument("the closed formula holds for convex pooling and max-mode ReLUs"));
+        }
+        if split.invariant != Invariant::Halved {
+            return Err(Error::argument("the closed formula holds for the invariant with the factor ½"));
         }
         let network = Rc::new(Network::new(source)?);
         let (graph, layers) = write(&network, &split.alpha(AlphaInput::Uniform), layer, whole)?;

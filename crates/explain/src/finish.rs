@@ -1,6 +1,6 @@
 //! Post-processing of attributions into maps: reduction of channels, absolute values, scale and resolution.
 
-use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeAxis, Rounding};
+use monosplit_graph::op::{Binary, Coordinates, Interpolation, Reduction, ResizeAxis, Rounding, Unary};
 use monosplit_graph::{Dim, Error, Graph, NodeId, Op, Result, Shape};
 
 use crate::channels::Axes;
@@ -21,6 +21,10 @@ pub enum Channels {
     Mean,
     /// Their maximum.
     Max,
+    /// The root of the sum of their squares.
+    L2,
+    /// The sum of those above zero.
+    Positive,
 }
 
 /// Where the absolute value is taken.
@@ -53,7 +57,7 @@ pub enum Size {
     /// That of the layer.
     #[default]
     Layer,
-    /// That of the network's input, by bilinear interpolation.
+    /// That of the network's input.
     Input,
 }
 
@@ -61,9 +65,9 @@ pub enum Size {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Upsampling {
     /// The nearest element.
-    #[default]
     Nearest,
     /// Bilinear interpolation with half-pixel centres.
+    #[default]
     Bilinear,
 }
 
@@ -80,6 +84,8 @@ pub struct Finish {
     pub normalise: Normalise,
     /// The map's resolution.
     pub size: Size,
+    /// How a map is brought to the size of the input.
+    pub upsampling: Upsampling,
 }
 
 impl Finish {
@@ -93,19 +99,12 @@ impl Finish {
         axes: Axes,
         image: &Shape,
     ) -> Result<Scaled> {
-        let reduction = match self.channels {
-            Channels::Own => own,
-            Channels::Keep => None,
-            Channels::Sum => Some(Reduction::Sum),
-            Channels::Mean => Some(Reduction::Mean),
-            Channels::Max => Some(Reduction::Max),
-        };
         let mut map = value.value;
         if self.absolute == Absolute::Channels {
             map = g.magnitude(map)?;
         }
-        if let (Some(_), Some(reduction), Some(axis)) = (own, reduction, axes.channels) {
-            map = g.reduced(reduction, map, &[axis], false)?;
+        if let (Some(own), Some(axis)) = (own, axes.channels) {
+            map = self.channels.reduced(g, map, axis, own)?;
         }
         if axes.channels.is_some() {
             map = on_patches(g, map, image, axes.image_channels)?;
@@ -117,13 +116,46 @@ impl Finish {
             map = g.rectified(map)?;
         }
         if self.size == Size::Input {
-            map = resized(g, map, image, axes.image_channels, Upsampling::Bilinear)?;
+            map = resized(g, map, image, axes.image_channels, self.upsampling)?;
         }
         match self.normalise {
             Normalise::None => scale.settled(g, Scaled { value: map, ..value }),
             other => Ok(Scaled::plain(normalised(g, map, other)?, 0.0)),
         }
     }
+}
+
+impl Channels {
+    /// The channels of a value, along `axis`, as one number for each position; `own` is what the method defines.
+    fn reduced(self, g: &mut Graph, value: NodeId, axis: usize, own: Reduction) -> Result<NodeId> {
+        let reduction = match self {
+            Channels::Own => own,
+            Channels::Keep => return Ok(value),
+            Channels::Sum => Reduction::Sum,
+            Channels::Mean => Reduction::Mean,
+            Channels::Max => Reduction::Max,
+            Channels::L2 => return euclidean_norm(g, value, axis),
+            Channels::Positive => {
+                let positive = g.rectified(value)?;
+                return g.reduced(Reduction::Sum, positive, &[axis], false);
+            }
+        };
+        g.reduced(reduction, value, &[axis], false)
+    }
+}
+
+/// The root of the sum of squares along an axis. The largest magnitude is divided out first, so that no square overflows.
+fn euclidean_norm(g: &mut Graph, value: NodeId, axis: usize) -> Result<NodeId> {
+    let size = g.magnitude(value)?;
+    let largest = g.reduced(Reduction::Max, size, &[axis], true)?;
+    let tiny = g.number(f64::from(f32::MIN_POSITIVE));
+    let divisor = g.binary(Binary::Max, largest, tiny)?;
+    let ratio = g.over(size, divisor)?;
+    let square = g.times(ratio, ratio)?;
+    let sum = g.reduced(Reduction::Sum, square, &[axis], false)?;
+    let root = g.unary(Unary::Sqrt, sum)?;
+    let largest = g.reduced(Reduction::Max, size, &[axis], false)?;
+    g.times(root, largest)
 }
 
 /// A map with each sample scaled on its own. Constant maps become zero.
@@ -240,5 +272,61 @@ mod tests {
         for tokens in [1, 2, 5, 8, 512] {
             assert_eq!(placed(tokens, 8, 12).shape(), [2, tokens]);
         }
+    }
+
+    /// A map of the values `[1, 2, 2, 2]`, finished for an image of 4 by 4 places.
+    fn finished(finish: Finish, values: [f32; 8]) -> Vec<f64> {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[2, 2, 2]), Kind::Float);
+        let axes = Axes { channels: Some(1), image_channels: 1 };
+        let scale = Scale::per_sample_of(Dim::Batch(1));
+        let value = Scaled::plain(x, 0.0);
+        let image = Shape::batched(&[3, 4, 4]);
+        let map = finish.write(&mut g, &scale, value, Some(Reduction::Sum), axes, &image).unwrap();
+        g.output("map", map.value);
+        let program = Cpu::default().compile(&g).unwrap();
+        program
+            .run(&[Tensor::new([1, 2, 2, 2], values.to_vec()).unwrap()])
+            .unwrap()
+            .remove(0)
+            .to_f64()
+            .to_vec()
+    }
+
+    const VALUES: [f32; 8] = [3.0, -1.0, 0.0, 2.0, -4.0, -2.0, 0.0, 5.0];
+
+    #[test]
+    fn channels_become_one_number_as_the_finish_says() {
+        let of = |channels| finished(Finish { channels, ..Finish::default() }, VALUES);
+        assert_eq!(of(Channels::Own), [-1.0, -3.0, 0.0, 7.0]);
+        assert_eq!(of(Channels::Mean), [-0.5, -1.5, 0.0, 3.5]);
+        assert_eq!(of(Channels::Max), [3.0, -1.0, 0.0, 5.0]);
+        assert_eq!(of(Channels::Positive), [3.0, 0.0, 0.0, 7.0]);
+        let expected = [5.0, 5f64.sqrt(), 0.0, 29f64.sqrt()];
+        assert!(of(Channels::L2).iter().zip(expected).all(|(found, e)| (found - e).abs() < 1e-6));
+    }
+
+    #[test]
+    fn squares_of_large_numbers_do_not_overflow() {
+        let large = VALUES.map(|value| value * 1e30);
+        let found = finished(Finish { channels: Channels::L2, ..Finish::default() }, large);
+        assert!((found[0] / 5e30 - 1.0).abs() < 1e-6, "{found:?}");
+    }
+
+    #[test]
+    fn the_nearest_element_fills_a_block_and_bilinear_maps_blend() {
+        let of = |upsampling| finished(Finish { size: Size::Input, upsampling, ..Finish::default() }, VALUES);
+        let (a, b, c, d) = (-1.0, -3.0, 0.0, 7.0);
+        assert_eq!(of(Upsampling::Nearest), [a, a, b, b, a, a, b, b, c, c, d, d, c, c, d, d]);
+        let bilinear = of(Upsampling::Bilinear);
+        assert_eq!((bilinear[0], bilinear[3], bilinear[15]), (a, b, d));
+        assert_eq!(bilinear[1], 0.75 * a + 0.25 * b);
+    }
+
+    #[test]
+    fn the_absolute_value_comes_before_or_after_the_channels() {
+        let of = |absolute| finished(Finish { absolute, ..Finish::default() }, VALUES);
+        assert_eq!(of(Absolute::Map), [1.0, 3.0, 0.0, 7.0]);
+        assert_eq!(of(Absolute::Channels), [7.0, 3.0, 0.0, 7.0]);
     }
 }

@@ -60,6 +60,8 @@ mod explanation_graph;
 mod features;
 mod finish;
 mod hidden_share;
+mod layer_alphas;
+mod layer_pattern;
 mod lrp;
 mod method;
 pub mod methods;
@@ -79,6 +81,7 @@ mod rescale;
 mod resolution_stages;
 mod sample_layout;
 mod scaled;
+mod scaling;
 mod score_dependence;
 mod scorer;
 mod sensitivity;
@@ -104,6 +107,7 @@ pub use explanation_builder::ExplanationBuilder;
 pub use explanation_graph::{CLASS_IN_RANGE, ClassInput, ExplanationGraph, MapOutput, inputs};
 pub use features::Features;
 pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
+pub use layer_alphas::LayerAlphas;
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{
     AttributedLayer, Attribution, Attributions, DefaultLayer, Diagnostic, GraphMethod, MapRequest, Method,
@@ -114,7 +118,8 @@ pub use pair::{Pair, materialise};
 pub use quadrature::Quadrature;
 pub use reference::ReferenceImage;
 pub use relevance_audit::RelevanceSize;
-pub use split::{AlphaInput, InputSplit, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
+pub use scaling::{Correction, Repetition, ScaledOver, Scaling, Threshold};
+pub use split::{AlphaInput, InputSplit, Invariant, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
 pub use split_streams::{Stream, StreamPart};
 pub use target::{
     AxisIndex, Cells, Grafted, HeldNetwork, HeldValues, Mask, Parameters, Rival, Summary, Target,

@@ -4,6 +4,7 @@
 use monosplit_graph::{Graph, Result};
 
 use crate::network::Network;
+use crate::scaling::Scaling;
 use crate::shift::shifted_nodes;
 
 /// How the sum stream is kept small. No choice changes the network's activations or any gradient.
@@ -89,6 +90,17 @@ pub enum AlphaInput {
     Share,
 }
 
+/// The sum that the four sensitivities of a value keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Invariant {
+    /// `((δ⁺ᵍ − δ⁻ᵍ) − (δ⁺ʰ − δ⁻ʰ))/2 = ∂f/∂a`, which follows from `f = g − h`.
+    #[default]
+    Halved,
+    /// `(δ⁺ᵍ − δ⁻ᵍ) − (δ⁺ʰ − δ⁻ʰ) = ∂f/∂a`, the paper's equation to the letter: sensitivities are corrected until it holds, and the
+    /// ordinary gradient has half its weight beside the hidden one, unless a [share](AlphaInput::Share) sets that weight.
+    Whole,
+}
+
 /// The options that shape the graph of a split. `α`, `θ`, `Θ`, the class and the image are not among them: they are inputs of the
 /// graph.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -105,6 +117,10 @@ pub struct Split {
     pub shift_at: ShiftAt,
     /// Where the size of the shift comes from.
     pub alpha: AlphaInput,
+    /// How the stabiliser `Scale` is read.
+    pub scaling: Scaling,
+    /// The sum that sensitivities keep.
+    pub invariant: Invariant,
 }
 
 impl Split {
@@ -150,5 +166,17 @@ impl Split {
     #[must_use]
     pub fn alpha(self, alpha: AlphaInput) -> Self {
         Split { alpha, ..self }
+    }
+
+    /// Another reading of the stabiliser `Scale`.
+    #[must_use]
+    pub fn scaling(self, scaling: Scaling) -> Self {
+        Split { scaling, ..self }
+    }
+
+    /// Another sum that sensitivities keep.
+    #[must_use]
+    pub fn invariant(self, invariant: Invariant) -> Self {
+        Split { invariant, ..self }
     }
 }

@@ -13,7 +13,7 @@ use crate::relevance::{EPSILON, RecordedRelevance, Relevance, Relevances};
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::Shifts;
-use crate::split::{AlphaInput, Split, Stabiliser};
+use crate::split::{AlphaInput, Invariant, Split, Stabiliser};
 use crate::sum_stream::{SumStream, Thresholds};
 
 /// One of the two networks the split produces.
@@ -82,7 +82,11 @@ impl ExplanationBuilder<'_> {
             let (scale, network) = (builder.scale, builder.network.clone());
             let (seed, scores) = (builder.seed(), builder.scores());
             let mass = Scaled::plain(shifts.mass_of_scores(&mut builder.graph, seed)?, 0.0);
-            let message = Sensitivity { gradient: seed, hidden: None, mass };
+            let gradient = match split.invariant {
+                Invariant::Halved => seed,
+                Invariant::Whole => builder.graph.scaled(0.5, seed)?,
+            };
+            let message = Sensitivity { gradient, hidden: None, mass };
             let rules = Sensitivities { network, split: *split, scale, stream, shifts };
             Ok(Walk::new(rules, scores, message))
         })?;

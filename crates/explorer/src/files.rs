@@ -70,7 +70,7 @@ impl Session {
         let ranked = RankedClass::of_class(&scores, class, targeted.score_kind()).ok_or_else(not_finite)?;
         let name = targeted.labels.name(class);
         let is_contrast = question.rival.is_some();
-        let alpha = chosen.method.alpha.and(chosen.method.settings.alpha.first().copied());
+        let alpha = chosen.shift().filter(|_| chosen.method.alpha.is_some());
         let caption = Caption {
             method: chosen.method.title.clone(),
             layer: chosen.layer.clone().unwrap_or_else(|| "the image".to_owned()),

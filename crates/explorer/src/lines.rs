@@ -37,13 +37,12 @@ impl Session {
             true => "edited.png",
             false => self.picture_name(question.subject.picture)?,
         };
-        let takes_alpha = chosen.method.options.iter().any(|(key, _)| *key == "alpha");
         let wanted = Wanted {
             network: &network.name,
             picture,
             preset: question.subject.preset.as_deref(),
             method: chosen.written(),
-            alpha: chosen.method.settings.alpha.first().copied().filter(|_| takes_alpha),
+            alpha: chosen.shift(),
             layer: chosen.layer.as_deref(),
             class,
             rival: question.rival,

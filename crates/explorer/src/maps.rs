@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use monosplit::catalogue::{ConfiguredMethod, Entry, MethodChoice, ValueBounds};
+use monosplit::catalogue::{ConfiguredMethod, Entry, Family, MethodChoice, MethodOption, ValueBounds};
 use monosplit::engine::Engine;
 use monosplit::explain::{
     Class, ExplainBatch, Explainer, Explanation, MapRequest, Procedure, Settings, chosen_layer,
@@ -52,12 +52,29 @@ impl CompiledMaps {
 }
 
 /// A method that was chosen, at its layer.
+#[derive(Clone)]
 pub(crate) struct ChosenMap {
     pub(crate) method: ConfiguredMethod,
     /// None is the image.
     pub(crate) layer: Option<String>,
-    /// The method as it is written, without α.
+    /// The method with all that follows from the preprocessing, without α.
     key: String,
+    /// The method as it is written, without α.
+    written: String,
+    is_shifted: bool,
+}
+
+/// Whether a method is shifted by α unless told otherwise. Others have options of the same name that mean something else.
+pub(crate) fn takes_shift(entry: &Entry) -> bool {
+    let is_usual = |option: &MethodOption| option.key == "alpha" && option.default != "none";
+    entry.family == Family::Split && entry.options.iter().any(is_usual)
+}
+
+/// A method in one word, without the shift α.
+fn unshifted(method: &ConfiguredMethod, is_shifted: bool) -> String {
+    let mut method = method.clone();
+    method.options.retain(|(key, _)| !is_shifted || *key != "alpha");
+    method.canonical()
 }
 
 impl ChosenMap {
@@ -68,23 +85,19 @@ impl ChosenMap {
         preprocess: &Preprocess,
     ) -> Result<Self> {
         let name = choice.method.split(':').next().unwrap_or_default();
-        let takes_alpha = Entry::find(name)?.options.iter().any(|option| option.key == "alpha");
-        let further: Vec<(String, String)> = alpha
-            .filter(|_| takes_alpha)
-            .map(|alpha| ("alpha".to_owned(), alpha.to_string()))
-            .into_iter()
-            .collect();
-        let method =
-            MethodChoice::parse(&choice.method, &further)?.resolve(&ValueBounds::of(Some(preprocess))?)?;
+        // A share of the hidden gradient takes the place of α.
+        let is_shifted =
+            takes_shift(Entry::find(name)?) && !MethodChoice::parse(&choice.method, &[])?.is_given("share");
+        let alpha = alpha.filter(|_| is_shifted).map(|alpha| ("alpha".to_owned(), alpha.to_string()));
+        let asked = MethodChoice::parse(&choice.method, alpha.as_slice())?;
+        let method = asked.resolve(&ValueBounds::of(Some(preprocess))?, model.graph())?;
         let own = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = match choice.layer.as_deref() {
             None => own(),
             Some(layer) => Some(layer.to_owned()),
         };
-        let mut unshifted = method.clone();
-        unshifted.options.retain(|(key, _)| *key != "alpha");
-        let key = unshifted.canonical();
-        Ok(ChosenMap { method, layer, key })
+        let (key, written) = (unshifted(&method, is_shifted), unshifted(asked.configured(), is_shifted));
+        Ok(ChosenMap { method, layer, key, written, is_shifted })
     }
 
     pub(crate) fn request(&self) -> MapRequest {
@@ -93,7 +106,12 @@ impl ChosenMap {
 
     /// The method as it is written, without α.
     pub(crate) fn written(&self) -> &str {
-        &self.key
+        &self.written
+    }
+
+    /// The shift α, where the method takes it.
+    pub(crate) fn shift(&self) -> Option<f64> {
+        self.method.settings.alpha.first().copied().filter(|_| self.is_shifted)
     }
 
     /// Whether it is a map of one of the two streams, so that there is one of the other.
@@ -108,7 +126,7 @@ impl ChosenMap {
         options.retain(|(key, _)| key != STREAM);
         options.push((STREAM.to_owned(), letter.to_owned()));
         let method = MethodChoice::parse(self.method.name, &options)?.configured().clone();
-        Ok(ChosenMap { method, layer: self.layer.clone(), key: self.key.clone() })
+        Ok(ChosenMap { method, layer: self.layer.clone(), ..self.clone() })
     }
 }
 
@@ -356,9 +374,7 @@ impl Computed<'_> {
             "choice": self.choice,
             "stream": self.stream,
             "layer": self.chosen.layer,
-            "alpha": self.chosen.method.settings.alpha.first().filter(|_| {
-                self.chosen.method.options.iter().any(|(key, _)| *key == "alpha")
-            }),
+            "alpha": self.chosen.shift(),
             "range": [low, high],
             "ends": [from, to],
             "key": key,

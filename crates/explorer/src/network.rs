@@ -10,6 +10,8 @@ use monosplit::image::{Fit, Picture, Preprocess, Preset};
 use monosplit::{Error, Labels, Model, Result, Sample, ScoreKind, TargetContext};
 use serde_json::{Value, json};
 
+use crate::maps::takes_shift;
+
 /// The most layers of the strip.
 const MOST_LAYERS: usize = 24;
 
@@ -178,7 +180,7 @@ pub(crate) fn methods() -> Vec<Value> {
                 "family": entry.family.title(),
                 "summary": entry.summary,
                 "citation": entry.citation,
-                "alpha": entry.options.iter().any(|option| option.key == "alpha"),
+                "alpha": takes_shift(entry),
             })
         })
         .collect()

@@ -82,6 +82,11 @@ impl Options {
         self.given.iter().any(|(known, _)| known == key)
     }
 
+    /// The text of an option, if given, without reading it.
+    pub fn given_text(&self, key: &str) -> Option<String> {
+        self.given.iter().find(|(known, _)| known == key).map(|(_, text)| text.clone())
+    }
+
     /// The text of an option, if given.
     pub fn text(&mut self, key: &str) -> Option<String> {
         self.read.push(key.to_owned());

@@ -7,7 +7,7 @@ use std::fmt;
 use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::{
     Absolute, CLASS_IN_RANGE, Channels, Class, ClassInput, ExplainedInputs, ExplanationGraph, Finish,
-    InputPart, MapRequest, Normalise, Settings, Size, inputs, parameter_inputs,
+    InputPart, MapRequest, Normalise, Settings, Size, Upsampling, inputs, parameter_inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
 use monosplit_graph::onnx::{ExportOptions, IntegerInput};
@@ -204,7 +204,9 @@ impl Compilation {
         defaults.extend(model.target_parameters().iter().cloned());
         for (name, value) in &defaults {
             // As float32 inputs these would lose the digits that double precision is for.
-            let held = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
+            let exact = precision == Precision::F64 && [inputs::THETA, inputs::LIMIT].contains(name);
+            // One α for each layer is part of the method, and no number to choose anew.
+            let held = exact || (*name == inputs::ALPHA && value.shape().len() == 1);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
             } else if precision == Precision::F64
@@ -366,6 +368,8 @@ fn finish_text(finish: &Finish) -> String {
         Channels::Sum => "sum",
         Channels::Mean => "mean",
         Channels::Max => "max",
+        Channels::L2 => "l2",
+        Channels::Positive => "positive",
     };
     let absolute = match finish.absolute {
         Absolute::None => "none",
@@ -382,7 +386,11 @@ fn finish_text(finish: &Finish) -> String {
         Size::Input => "input",
     };
     let rectified = if finish.rectified { "yes" } else { "no" };
-    format!("size={size},normalise={normalise},abs={absolute},rectify={rectified},channels={channels}")
+    // Files of earlier versions are bilinear and do not say so.
+    let upsampling = if finish.upsampling == Upsampling::Nearest { ",upsampling=nearest" } else { "" };
+    format!(
+        "size={size},normalise={normalise},abs={absolute},rectify={rectified},channels={channels}{upsampling}"
+    )
 }
 
 /// Removes the names of values inside the rewritten nodes of the network: there are thousands, and no layer address uses them.
@@ -475,17 +483,37 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
 
 /// The run-time numbers of the methods. Methods share the inputs, so that the numbers must agree.
 fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
-    let alpha = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
+    let alpha = shared_alpha(maps)?;
     let share = shared(maps, inputs::SHARE, |settings| settings.share)?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
     let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
     let usual = Settings::default();
     Ok(Settings {
-        alpha: alpha.map_or(usual.alpha, |alpha| vec![alpha]),
+        alpha: alpha.unwrap_or(usual.alpha),
         share: share.unwrap_or(usual.share),
         theta: theta.unwrap_or(usual.theta),
         limit: limit.unwrap_or(usual.limit),
     })
+}
+
+/// α of the methods that take it; an error if they differ, since the file has one input for it.
+fn shared_alpha(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Option<Vec<f64>>> {
+    let one = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
+    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(|chosen| takes(chosen, inputs::ALPHA));
+    let Some(first) = taking.next().filter(|_| one.is_some()) else { return Ok(None) };
+    match taking.find(|other| other.settings.alpha != first.settings.alpha) {
+        Some(other) => Err(Error::argument(format!(
+            "alpha is one input of the file, which all its methods share, but '{}' and '{}' take it to be different by layer; \
+             give both the same, or compile two files",
+            first.name, other.name
+        ))),
+        None => Ok(Some(first.settings.alpha.clone())),
+    }
+}
+
+/// Whether a method reads a run-time number; one that shifts by a share tells that its α is none.
+fn takes(chosen: &ConfiguredMethod, name: &str) -> bool {
+    chosen.options.iter().any(|(option, value)| *option == name && !value.eq_ignore_ascii_case("none"))
 }
 
 /// The value of a number that several methods take; an error if they differ, since the file has one input for it.
@@ -494,10 +522,7 @@ fn shared(
     name: &str,
     number: fn(&Settings) -> f64,
 ) -> Result<Option<f64>> {
-    let takes = |chosen: &&ConfiguredMethod| {
-        chosen.options.iter().any(|(option, value)| *option == name && value != "none")
-    };
-    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
+    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(|chosen| takes(chosen, name));
     let Some(first) = taking.next() else { return Ok(None) };
     let own = number(&first.settings);
     match taking.find(|other| number(&other.settings) != own) {
@@ -515,9 +540,17 @@ fn shared(
 /// The default values of the inputs that an explanation adds.
 fn defaults(graph: &Graph, class: ClassSource, settings: &Settings) -> Vec<(&'static str, Tensor)> {
     let class = if let ClassSource::InputOr(class) = class { class as i64 } else { -1 };
+    let by_layer = graph
+        .inputs()
+        .iter()
+        .any(|&id| graph.node(id).label.tensor == inputs::ALPHA && graph.node(id).shape.rank() == 1);
+    let alpha = match by_layer {
+        true => Tensor::vector(settings.alpha.clone()),
+        false => Tensor::scalar(settings.alpha[0]),
+    };
     let all = [
         (inputs::CLASS, Tensor::vector(vec![class])),
-        (inputs::ALPHA, Tensor::scalar(settings.alpha[0])),
+        (inputs::ALPHA, alpha),
         (inputs::SHARE, Tensor::scalar(settings.share)),
         (inputs::THETA, Tensor::scalar(settings.theta)),
         (inputs::LIMIT, Tensor::scalar(settings.limit)),

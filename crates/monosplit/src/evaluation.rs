@@ -4,14 +4,14 @@
 use std::path::{Path, PathBuf};
 
 use monosplit_engine::Cpu;
-use monosplit_eval::experiment::Experiment;
+use monosplit_eval::experiment::{BatchNorms, Experiment};
 use monosplit_eval::protocol::{Catalogue, ResolvedMethod};
 use monosplit_eval::store::{Record, Store};
 use monosplit_eval::{Sha256, suggest_path};
 use monosplit_graph::{Error, Graph, Hint, Result, arch};
 use monosplit_image::Preprocess;
 
-use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, tidied};
+use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, split_finish, tidied};
 use crate::labels::Labels;
 use crate::model::{self, Model};
 use crate::model_options::Origin;
@@ -82,6 +82,11 @@ impl EvaluationContext {
             // Scores of another output are scores of another network.
             hash.update(format!("output {output}").as_bytes());
             options = options.output(output.parse().unwrap_or_default());
+        }
+        if part.batch_norms == BatchNorms::Keep {
+            // The split of a network with its batch norms is another one.
+            hash.update(b"batch norms kept");
+            options = options.fold_batch_norms(false);
         }
         let target = experiment_target(experiment, None)?;
         if let Some(target) = &target {
@@ -200,27 +205,40 @@ fn check_target(target: &TargetChoice) -> Result<()> {
 
 impl Catalogue for EvaluationContext {
     fn method(&self, text: &str) -> Result<ResolvedMethod> {
-        let (name, options) = tidied(text)?;
+        let (text, finish, of_maps) = split_finish(text)?;
+        let (name, options) = tidied(&text)?;
         let family = Entry::find(name)?.family.title().to_owned();
         if name == "mask" && options.is_empty() {
             let settings = monosplit_explain::Settings::default();
             let title = "Mask".to_owned();
-            return Ok(ResolvedMethod { name: name.into(), options, title, family, method: None, settings });
+            return Ok(ResolvedMethod {
+                name: name.into(),
+                options,
+                title,
+                family,
+                method: None,
+                settings,
+                finish,
+            });
         }
-        let chosen = MethodChoice::parse(text, &[])?.resolve(&self.bounds)?;
+        let chosen = MethodChoice::parse(&text, &[])?.resolve(&self.bounds, self.graph())?;
         if name == "mask" && mask_count(&options)? > 1 {
             return Err(Error::argument(
                 "the file holds a map for each of several images, and this method takes one for all; for maps of your own write \
                  `maps = \"FILE\"` in place of `method`",
             ));
         }
+        let mut all: Vec<String> = of_maps;
+        all.extend(options.split(',').filter(|option| !option.is_empty()).map(str::to_owned));
+        all.sort();
         Ok(ResolvedMethod {
             name: name.into(),
-            options,
+            options: all.join(","),
             title: chosen.title,
             family,
             method: Some(chosen.method),
             settings: chosen.settings,
+            finish,
         })
     }
 

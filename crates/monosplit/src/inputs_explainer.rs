@@ -43,6 +43,7 @@ impl Model {
     ) -> Result<InputsExplainer> {
         let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
         let encoder = inputs.encoder(engine)?;
+        let chosen = chosen.for_network(inputs.network())?;
         let chosen = self.with_encoded_baseline(chosen, &inputs, &encoder)?;
         let requests = MapRequest::of_inputs(&chosen.method, inputs.parts());
         let requests: Vec<MapRequest> = requests.into_iter().map(|request| request.finish(finish)).collect();

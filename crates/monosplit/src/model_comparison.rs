@@ -22,7 +22,7 @@ use crate::prediction::{RankedClass, ScoreKind};
 /// # fn main() -> monosplit::Result<()> {
 /// # std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/assets")).unwrap();
 /// let model = Model::open("pets-small.onnx")?;
-/// let method = MethodChoice::parse("gradcam", &[])?.resolve(&ValueBounds::default())?;
+/// let method = MethodChoice::parse("gradcam", &[])?.resolve(&ValueBounds::default(), model.graph())?;
 /// let maps = [(&method, Some("layer3.2.conv2"))];
 /// let engine = monosplit::engine::Cpu::default();
 /// let comparison = ModelComparison::new([&model, &model], [&maps, &maps], Finish::default(), &engine)?;

@@ -135,6 +135,14 @@ impl ModelOptions {
         self
     }
 
+    /// Whether batch norms are merged into the layers beside them; they are by default. Where they stay, the split shifts
+    /// sensitivities at them too, and LRP has a rule for them.
+    #[must_use]
+    pub fn fold_batch_norms(mut self, fold: bool) -> Self {
+        self.canonical.fold_batch_norm = fold;
+        self
+    }
+
     /// The precision the network will be run in: weights that folding changes are stored in it.
     #[must_use]
     pub fn precision(mut self, precision: Precision) -> Self {

@@ -174,7 +174,7 @@ impl ExplainerBuilder<'_> {
             ClassChoice::Index(index) => Class::Index(index),
             ClassChoice::Name(name) => Class::Index(labels.find(&name, classes)?),
         };
-        let method = choice.resolve(&ValueBounds::of(Some(&preprocess))?)?;
+        let method = choice.resolve(&ValueBounds::of(Some(&preprocess))?, model.graph())?;
         let chosen = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = self.layer.or_else(chosen);
         let request = MapRequest::of(method.method.clone(), layer.clone()).finish(self.finish);

@@ -104,7 +104,9 @@ def evaluate(
         simd=simd,
     )
     if not ray.is_initialized():
-        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        # Without an address a cluster of its own, unless the environment names one: not whichever this machine may run.
+        given = address if address is not None or "RAY_ADDRESS" in os.environ else "local"
+        ray.init(address=given, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     count = workers if workers is not None else max(1, int((ray.cluster_resources().get("CPU", 1) - 1) / max(num_cpus, 1e-9)))
     if count < 1:
         raise ValueError(f"workers must be at least 1, found {count}")

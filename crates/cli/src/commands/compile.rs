@@ -321,12 +321,14 @@ impl Compile {
     /// would be a guess, those options keep their defaults, and a remark names them.
     fn resolved(&self, choices: &[MethodAtLayer], model: &Model) -> Result<Vec<ConfiguredMethod>> {
         let known = self.values.is_known(model);
-        let plain = choices.iter().map(|at| at.choice.configured().clone()).collect::<Vec<_>>();
+        let plain = choices.iter().map(|at| at.choice.configured().clone().for_network(model.graph()));
+        let plain = plain.collect::<Result<Vec<_>>>()?;
         if !known && model.picture_input().is_err() {
             return Ok(plain);
         }
         let bounds = ValueBounds::of(Some(&self.values.preprocess(model)?))?;
-        let seen = choices.iter().map(|at| at.choice.resolve(&bounds)).collect::<Result<Vec<_>>>()?;
+        let seen =
+            choices.iter().map(|at| at.choice.resolve(&bounds, model.graph())).collect::<Result<Vec<_>>>()?;
         if known {
             return Ok(seen);
         }

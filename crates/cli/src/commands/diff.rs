@@ -224,7 +224,7 @@ impl Diff {
         let preprocess = self.preprocessing.for_sources(&model, sources)?;
         let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
         let bounds = ValueBounds::of_inputs(&model, preprocess.as_ref())?;
-        let method = self.method.choice()?.resolve(&bounds)?;
+        let method = self.method.choice()?.resolve(&bounds, model.graph())?;
         let layers = match layers {
             [] => vec![chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name)],
             layers => layers.iter().cloned().map(Some).collect(),

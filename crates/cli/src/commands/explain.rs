@@ -207,7 +207,7 @@ impl Explain {
         let model = self.given.fixed(model, &self.preprocessing)?;
         let preprocess = self.preprocessing.for_sources(&model, sources)?;
         let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
-        let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?)?;
+        let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?, model.graph())?;
         let mut reader = self.reader(&model, sources.to_vec(), preprocess.clone())?;
         // Piecewise-linear functions are fitted to the first sample, or to its batch where samples depend on each other.
         let samples = model.input()?.shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
@@ -314,7 +314,8 @@ impl Explain {
         let precision = if in_double { ", in double precision" } else { "" };
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
         let descriptions = layers.into_iter().map(|layer| MapDescription::new(chosen, layer)).collect();
-        let settings = chosen.settings.clone();
+        // Piecewise-linear functions have added layers.
+        let settings = chosen.clone().for_network(model.graph())?.settings;
         let is_target = model.target().is_some_and(|target| !target.is_class());
         let contours = self.contours;
         let context = ExplainContext { labels, score_kind, descriptions, settings, contours, is_target };

@@ -45,7 +45,7 @@ impl NamedInputs {
             }
         }
         let values = self.values(model, &explain.given, positional, &explain.preprocessing)?;
-        let chosen = choice.resolve(&ValueBounds::of_inputs(model, None)?)?;
+        let chosen = choice.resolve(&ValueBounds::of_inputs(model, None)?, model.graph())?;
         let job = NamedJob::new(self, explain, model, chosen, engine)?;
         if !explain.json {
             writeln!(out, "{} of {}", printable(job.explainer.title()), printable(&self.of.join(", ")))?;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use monosplit::catalogue::{self, MethodChoice};
-use monosplit::explain::{Absolute, Channels, Finish, Normalise, Size, inputs};
+use monosplit::explain::{Absolute, Channels, Finish, Normalise, Size, Upsampling, inputs};
 use monosplit::graph::{Error, Result};
 
 /// Which map is wanted, and the choices behind it.
@@ -46,8 +46,14 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "A", verbatim_doc_comment)]
     alpha: Option<String>,
 
-    /// Instead of --alpha, for splitcam and splitgrad: the norm of the hidden gradient at the layer over that of
-    /// the ordinary one, which means the same in every network.
+    /// Another alpha for the layers that a pattern names, such as 'layer4.*=0.3'; `*` stands for any
+    /// text, `convolutions` for all convolutions, `scores` for the class scores. May be given
+    /// several times; the last that names a layer counts.
+    #[arg(long, value_name = "PATTERN=A", verbatim_doc_comment)]
+    alpha_at: Vec<String>,
+
+    /// Instead of --alpha: the norm of the hidden gradient at the layer over that of the ordinary one,
+    /// which means the same in every network [default of splitcam-fused: 0.5]
     #[arg(long, value_name = "R", verbatim_doc_comment)]
     share: Option<String>,
 
@@ -94,7 +100,8 @@ pub(crate) struct MapFilter {
 /// How an attribution becomes a map.
 #[derive(Args)]
 pub(crate) struct FinishArgs {
-    /// Channels: as the method defines (own), kept apart (keep), or their sum, mean or max.
+    /// Channels: as the method defines (own), kept apart (keep), or their sum, mean, max, the root of
+    /// the sum of squares (l2), or the sum of those above zero (positive).
     /// Methods that change all channels of a place at once, like occlusion, have one number for
     /// each place in any case.
     #[arg(
@@ -123,6 +130,12 @@ pub(crate) struct FinishArgs {
     /// The resolution of the numbers: that of the layer, or of the network's input.
     #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     size: SizeName,
+
+    /// How a map is brought to the size of the input: bilinear, or nearest (each place of the layer
+    /// a block).
+    #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
+    #[arg(verbatim_doc_comment)]
+    upsampling: UpsamplingName,
 }
 
 /// Takes a method as text, which the catalogue parses later. Shell completions get the names.
@@ -154,6 +167,8 @@ enum ChannelsName {
     Sum,
     Mean,
     Max,
+    L2,
+    Positive,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -170,6 +185,13 @@ enum NormaliseName {
     None,
     Minmax,
     Max,
+}
+
+#[derive(Clone, Copy, Default, ValueEnum)]
+enum UpsamplingName {
+    #[default]
+    Bilinear,
+    Nearest,
 }
 
 #[derive(Clone, Copy, Default, ValueEnum)]
@@ -206,8 +228,10 @@ impl MethodArgs {
             ("input-split", &self.input_split),
             ("relu", &self.relu),
         ];
+        let alpha_at = Some(self.alpha_at.join(";")).filter(|text| !text.is_empty());
         let given = flags.into_iter().filter_map(|(key, value)| Some((key.to_owned(), value.clone()?)));
         let mut options: Vec<(String, String)> = given.collect();
+        options.extend(alpha_at.map(|patterns| ("alpha-at".to_owned(), patterns)));
         for text in &self.set {
             let (key, value) = text
                 .split_once('=')
@@ -253,6 +277,8 @@ impl FinishArgs {
                 ChannelsName::Sum => Channels::Sum,
                 ChannelsName::Mean => Channels::Mean,
                 ChannelsName::Max => Channels::Max,
+                ChannelsName::L2 => Channels::L2,
+                ChannelsName::Positive => Channels::Positive,
             },
             absolute: match self.abs {
                 AbsName::None => Absolute::None,
@@ -268,6 +294,10 @@ impl FinishArgs {
             size: match self.size {
                 SizeName::Layer => Size::Layer,
                 SizeName::Input => Size::Input,
+            },
+            upsampling: match self.upsampling {
+                UpsamplingName::Bilinear => Upsampling::Bilinear,
+                UpsamplingName::Nearest => Upsampling::Nearest,
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use monosplit::engine::Engine;
 use monosplit::graph::batch::repeated;
 use monosplit::graph::{Error, Result, Tensor};
@@ -42,12 +42,23 @@ pub(crate) struct NetworkArgs {
     #[arg(long, requires = "arch", verbatim_doc_comment)]
     no_transform_input: bool,
 
+    /// Batch norms: merged into the layers beside them (fold), or layers of their own at which the
+    /// split shifts sensitivities too (keep), as in the paper's modules [default: fold]
+    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true, verbatim_doc_comment)]
+    batch_norms: Option<BatchNormsName>,
+
     /// Which scores of the network are meant: the NAME of an output, where it has several (by
     /// default the first), and whether they are the logits that enter a final softmax or sigmoid
     /// (logit, the default) or the probabilities it returns (probability); NAME,probability says
     /// both.
     #[arg(long, value_name = "NAME|logit|probability", verbatim_doc_comment)]
     output: Option<OutputChoice>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum BatchNormsName {
+    Fold,
+    Keep,
 }
 
 /// The option to make smooth functions piecewise linear.
@@ -114,7 +125,9 @@ impl NetworkArgs {
 
     /// The options for opening it.
     pub(crate) fn options(&self) -> ModelOptions {
-        let options = Model::options().transform_input(!self.no_transform_input);
+        let options = Model::options()
+            .transform_input(!self.no_transform_input)
+            .fold_batch_norms(self.batch_norms != Some(BatchNormsName::Keep));
         let options = match &self.output {
             Some(choice) => options.output(choice.clone()),
             None => options,

@@ -44,7 +44,7 @@ impl Panel {
     /// `NAME[:KEY=VALUE,…][@LAYER]`
     pub(crate) fn parse(model: &Model, word: &str, bounds: &ValueBounds) -> Result<Self> {
         let MethodAtLayer { choice, layer } = MethodAtLayer::parse(word)?;
-        let chosen = choice.resolve(bounds)?;
+        let chosen = choice.resolve(bounds, model.graph())?;
         let default = || chosen_layer(model.graph(), chosen.method.default_layer()).map(|layer| layer.name);
         let layer = layer.or_else(default);
         let header = match &layer {

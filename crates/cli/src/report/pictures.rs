@@ -13,7 +13,7 @@ use monosplit::eval::store::{Member, Planned, Store};
 use monosplit::eval::{
     Better, Candidate, EvaluatedModel, ImageFacts, MapSource, MappedImages, Source, Summary,
 };
-use monosplit::explain::Settings;
+use monosplit::explain::{Finish, Settings};
 use monosplit::graph::{Error, Result};
 use monosplit::image::{Filter, Picture};
 use monosplit::render::{Cell, Grid, OverlayOptions, Row, ScalarField};
@@ -145,7 +145,7 @@ impl ReportPictures {
         let configuration = &member.configuration;
         if configuration.method == GIVEN_MAPS {
             let source = self.given_maps(member, images)?;
-            return Ok(candidate(member, source, Settings::default()));
+            return Ok(candidate(member, source, Finish::default(), Settings::default()));
         }
         let text = match configuration.options.is_empty() {
             true => configuration.method.clone(),
@@ -154,7 +154,7 @@ impl ReportPictures {
         let known = self.context.method(&text)?;
         let layer = Some(configuration.layer.clone()).filter(|layer| !layer.is_empty());
         let source = known.method.map_or(Source::Mask, |method| Source::Method(method, layer));
-        Ok(candidate(member, source, known.settings))
+        Ok(candidate(member, source, known.finish, known.settings))
     }
 
     /// The overlay of each of some images with a member's map.
@@ -251,7 +251,7 @@ impl ReportPictures {
 }
 
 /// A candidate for a member of a stage.
-fn candidate(member: &Member, source: Source, settings: Settings) -> Candidate {
+fn candidate(member: &Member, source: Source, finish: Finish, settings: Settings) -> Candidate {
     Candidate {
         configuration: member.configuration.clone(),
         family: member.family.clone(),
@@ -259,6 +259,7 @@ fn candidate(member: &Member, source: Source, settings: Settings) -> Candidate {
         place: member.place.clone(),
         note: String::new(),
         source,
+        finish,
         settings,
     }
 }

@@ -148,6 +148,18 @@ fn stage() -> ScratchFolder {
     copy(&assets.join("digits/3.png"), "three.png");
     copy(&crate::program::model("softplus_mish_silu/torchscript-18.onnx"), "gelu.onnx");
     copy(&crate::program::model("transformer/torchscript-17.onnx"), "transformer.onnx");
+    // The networks of the page on inputs.
+    let inputs = crates_folder().join("monosplit/tests/fixtures/inputs");
+    for (from, to) in [
+        ("text.onnx", "text.onnx"),
+        ("text.ids.npy", "ids.npy"),
+        ("text.mask.npy", "mask.npy"),
+        ("pair.onnx", "pair.onnx"),
+    ] {
+        copy(&inputs.join(from), to);
+    }
+    folder.write("vocab.txt", "the\nfilm\nwas\nnot\ngreat\n");
+    folder.write("facts.csv", "age,height,weight,pulse\n0.5,-1,2,0\n");
     let values = (0..3 * 128 * 128).map(|i| (i % 17) as f32 / 17.0).collect::<Vec<_>>();
     folder.write("x.npy", npy::write(&Tensor::new(vec![1, 3, 128, 128], values).unwrap()));
     folder.write("short.toml", "[train]\nepochs = 1\n");

@@ -23,6 +23,7 @@ mod photographs;
 mod pictures;
 mod program;
 mod propagation;
+mod readings;
 mod reference;
 mod repeated;
 mod run_command;

@@ -234,6 +234,7 @@ mod tests {
                 InstructionSet::Neon,
                 InstructionSet::Avx2,
                 InstructionSet::Avx512,
+                InstructionSet::Simd128,
             ];
             let set = set.into_iter().find(|set| set.name() == level.name()).unwrap();
             let program = Cpu::default().threads(2).accurate(true).instructions(set).compile(&graph).unwrap();

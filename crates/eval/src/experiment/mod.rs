@@ -15,8 +15,8 @@ use section::Section;
 use value::Value;
 
 pub use parts::{
-    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MapsFrom, MethodPart, ModelPart,
-    SanityPart, SelectionPart, TimingPart,
+    AblationPart, BatchNorms, DataPart, ExplainedClass, Fixed, LayerSide, Layers, LayersPart, MapsFrom,
+    MethodPart, ModelPart, SanityPart, SelectionPart, TimingPart,
 };
 
 /// An experiment.
@@ -201,7 +201,7 @@ images = 2
     fn a_description_is_read_as_it_is_meant_and_written_out_complete() {
         let read = parse(WHOLE).unwrap();
         assert_eq!(read.model.file, Some(PathBuf::from("folder/m.onnx")));
-        assert_eq!(read.methods[0].layers, Layers::Convolutions(Some(4)));
+        assert_eq!(read.methods[0].layers, Layers::Convolutions(Some(4), LayerSide::Input));
         assert_eq!(read.methods[0].absolute, [false, true]);
         assert_eq!(read.ablations[0].values, ["0.5", "0.4"]);
         assert_eq!(read.ablations[0].of[0].layers, Layers::Named(vec!["features.14".into()]));

@@ -25,10 +25,22 @@ pub struct ModelPart {
     pub labels: Option<PathBuf>,
     /// Which scores are meant: the name of an output, `logit` or `probability`, or both with a comma between.
     pub output: Option<String>,
+    /// Whether batch norms are merged into the layers beside them.
+    pub batch_norms: BatchNorms,
     /// What of its outputs is explained, where it is not the score of a class.
     pub target: Option<String>,
     /// Where relative paths in the target start.
     pub target_folder: PathBuf,
+}
+
+/// What becomes of the batch norms of a network when it is opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum BatchNorms {
+    /// They are merged into the layers beside them.
+    #[default]
+    Fold,
+    /// They stay layers, at which sensitivities are shifted too.
+    Keep,
 }
 
 /// The images of an experiment.
@@ -69,10 +81,23 @@ pub enum Layers {
     Usual,
     /// The image.
     Image,
-    /// Every convolution, or this many of them, evenly spaced.
-    Convolutions(Option<usize>),
+    /// Every convolution, or this many of them, evenly spaced; and on which side of them.
+    Convolutions(Option<usize>, LayerSide),
     /// These layers.
     Named(Vec<String>),
+}
+
+/// Where a map stands at a convolution.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LayerSide {
+    /// At what enters it.
+    #[default]
+    Input,
+    /// At what leaves it.
+    Output,
+    /// At what leaves the activation behind it, after batch norm and the sum of a residual block; where there is none, at what
+    /// leaves the convolution.
+    Activation,
 }
 
 /// What makes the maps of a method.
@@ -152,10 +177,12 @@ pub struct LayersPart {
 }
 
 /// The randomisation check.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct SanityPart {
     /// How many layers, counted from the last, are randomised.
     pub randomise: usize,
+    /// The standard deviation of the random weights; that of the layer's own weights if not given.
+    pub deviation: Option<f64>,
     /// The configurations; those of the comparison if empty.
     pub of: Vec<Fixed>,
     /// The largest number of images.

@@ -5,8 +5,8 @@ use monosplit_graph::options::closest;
 use monosplit_image::{Filter, Fit, OrientationChoice, Preset};
 
 use super::parts::{
-    AblationPart, DataPart, ExplainedClass, Fixed, Layers, LayersPart, MapsFrom, MethodPart, ModelPart,
-    SanityPart, SelectionPart, TimingPart,
+    AblationPart, BatchNorms, DataPart, ExplainedClass, Fixed, LayerSide, Layers, LayersPart, MapsFrom,
+    MethodPart, ModelPart, SanityPart, SelectionPart, TimingPart,
 };
 use super::section::Section;
 use crate::dataset::{DataOptions, FolderLayout, MissingMask, Unreadable};
@@ -26,7 +26,10 @@ const FILES: [(&str, Unreadable); 2] = [("skip", Unreadable::Skip), ("fail", Unr
 const ORIENTATIONS: [(&str, OrientationChoice); 2] =
     [("upright", OrientationChoice::Upright), ("ignore", OrientationChoice::Ignore)];
 const CLASSES: [(&str, ExplainedClass); 2] = [("label", ExplainedClass::Label), ("top", ExplainedClass::Top)];
+const BATCH_NORMS: [(&str, BatchNorms); 2] = [("fold", BatchNorms::Fold), ("keep", BatchNorms::Keep)];
 const PARTS: [(&str, bool); 2] = [("validation", true), ("test", false)];
+const SIDES: [(&str, LayerSide); 3] =
+    [("input", LayerSide::Input), ("output", LayerSide::Output), ("activation", LayerSide::Activation)];
 const MOST: usize = 10_000_000;
 
 pub(super) fn model(section: &Section<'_>) -> Result<ModelPart> {
@@ -39,6 +42,7 @@ pub(super) fn model(section: &Section<'_>) -> Result<ModelPart> {
         filter: section.one_of("filter", &FILTERS)?.unwrap_or(Filter::Bilinear),
         labels: section.path("labels")?,
         output: section.text("output")?,
+        batch_norms: section.one_of("batch-norms", &BATCH_NORMS)?.unwrap_or_default(),
         target: section.text("target")?,
         target_folder: section.folder("target"),
     };
@@ -87,7 +91,7 @@ fn maps_from(section: &Section<'_>) -> Result<MapsFrom> {
             section.needed("method", "a method, such as \"splitcam:alpha=0.3\", or `maps` of your own")?;
         return Ok(MapsFrom::Method(method));
     };
-    for key in ["method", "formulas", "layers", "at-most"] {
+    for key in ["method", "formulas", "layers", "at-most", "side"] {
         if section.has(key) {
             return Err(section.error(key, "expected no such key beside `maps`, which were made elsewhere"));
         }
@@ -114,6 +118,19 @@ pub(super) fn method(section: &Section<'_>) -> Result<MethodPart> {
 }
 
 fn layers(section: &Section<'_>) -> Result<Layers> {
+    let layers = all_layers(section)?;
+    let side = section.one_of("side", &SIDES)?;
+    match (layers, side) {
+        (Layers::Convolutions(most, _), Some(side)) => Ok(Layers::Convolutions(most, side)),
+        (_, Some(_)) => Err(section.error(
+            "side",
+            "expected `layers = \"convolutions\"` beside it; write `NAME:out` for the output of a layer",
+        )),
+        (layers, None) => Ok(layers),
+    }
+}
+
+fn all_layers(section: &Section<'_>) -> Result<Layers> {
     let most = section.count("at-most", 1..=MOST)?;
     let beside = |found: &str| {
         section.error("at-most", format!("expected `layers = \"convolutions\"` beside it, found {found}"))
@@ -126,7 +143,7 @@ fn layers(section: &Section<'_>) -> Result<Layers> {
     };
     match (&*named, most) {
         ([], _) => Err(section.error("layers", "expected at least one layer, found an empty list")),
-        ([one], most) if one == "convolutions" => Ok(Layers::Convolutions(most)),
+        ([one], most) if one == "convolutions" => Ok(Layers::Convolutions(most, LayerSide::Input)),
         ([one], Some(_)) => {
             let close = closest(one, &["convolutions"]);
             Err(beside(&format!(
@@ -224,9 +241,25 @@ pub(super) fn layers_part(section: &Section<'_>) -> Result<LayersPart> {
     Ok(part)
 }
 
+/// `own`, or the standard deviation of random weights.
+fn deviation(section: &Section<'_>) -> Result<Option<f64>> {
+    let Some(texts) = section.texts("deviation")? else { return Ok(None) };
+    match &*texts {
+        [own] if own == "own" => Ok(None),
+        [text] => match text.parse::<f64>() {
+            Ok(number) if number > 0.0 && number.is_finite() => Ok(Some(number)),
+            _ => {
+                Err(section.error("deviation", format!("expected \"own\" or a number above 0, found {text}")))
+            }
+        },
+        _ => Err(section.error("deviation", "expected \"own\" or one number, found a list")),
+    }
+}
+
 pub(super) fn sanity(section: &Section<'_>) -> Result<SanityPart> {
     let part = SanityPart {
         randomise: section.count("randomise", 1..=MOST)?.unwrap_or(3),
+        deviation: deviation(section)?,
         of: all_fixed(section)?,
         images: section.count("images", 1..=MOST)?,
     };

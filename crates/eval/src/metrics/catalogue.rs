@@ -241,7 +241,7 @@ const ENTRIES: &[Entry] = &[
         family: Family::Localisation,
         summary: "whether the highest place of the map lies on the object; of several highest ones, whether any does",
         citation: "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-Down Neural Attention by Excitation Backprop, IJCV 2018",
-        options: &["abs", "normalise", "preset", "weighted"],
+        options: &["abs", "constant", "normalise", "preset", "weighted"],
         make: made!(PointingGame),
     },
     Entry {

@@ -8,18 +8,41 @@ use crate::case_arrays::{CaseArrays, MeasureError, is_constant, measured, undefi
 use crate::metric::{Better, Case, Metric, Undefined};
 
 /// 1 if a maximum of the map lies in the mask, else 0. Where several places have the largest value, one of them in the mask
-/// is enough, as in Quantus. Undefined for a constant map.
+/// is enough, as in Quantus. A constant map points nowhere; Quantus counts it as a hit wherever there is an object.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PointingGame {
     /// Whether a hit counts as the share of the image outside the mask.
     pub weighted: bool,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
+    /// What a constant map counts as.
+    pub constant: ConstantMap,
+}
+
+/// What the Pointing Game makes of a map with the same value everywhere.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConstantMap {
+    /// It has no value.
+    #[default]
+    Undefined,
+    /// All places are maxima, so that it is a hit, as in Quantus.
+    Hit,
+    /// It is a miss.
+    Miss,
+}
+
+impl ConstantMap {
+    const NAMED: [(&str, ConstantMap); 3] =
+        [("undefined", ConstantMap::Undefined), ("hit", ConstantMap::Hit), ("miss", ConstantMap::Miss)];
 }
 
 impl Default for PointingGame {
     fn default() -> Self {
-        PointingGame { weighted: false, normalisation: MapNormalisation::NORMALISED }
+        PointingGame {
+            weighted: false,
+            normalisation: MapNormalisation::NORMALISED,
+            constant: ConstantMap::Undefined,
+        }
     }
 }
 
@@ -30,6 +53,7 @@ impl PointingGame {
         Ok(PointingGame {
             weighted: options.flag("weighted", default.weighted)?,
             normalisation: default.normalisation.read(options)?,
+            constant: options.one_of("constant", default.constant, &ConstantMap::NAMED)?,
         })
     }
 
@@ -38,7 +62,11 @@ impl PointingGame {
         let mask = arrays.mask()?;
         let map = self.normalisation.of(&arrays.map);
         if map.len() > 1 && is_constant(&map) {
-            return Err(undefined("a constant map points nowhere"));
+            match self.constant {
+                ConstantMap::Undefined => return Err(undefined("a constant map points nowhere")),
+                ConstantMap::Miss => return Ok(0.0),
+                ConstantMap::Hit => {}
+            }
         }
         let highest = map.iter().copied().fold(f64::NEG_INFINITY, f64::max);
         let hit = map.iter().zip(mask).any(|(value, inside)| *inside && *value == highest);

@@ -2,13 +2,14 @@
 
 use std::path::Path;
 
-use monosplit_explain::Settings;
+use monosplit_explain::{Finish, Settings};
+use monosplit_graph::op::{AffineLayer, Binary};
 use monosplit_graph::options::closest;
-use monosplit_graph::{Error, Graph, Op, Result};
+use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
 use super::{Catalogue, ResolvedMethod};
 use crate::candidate::{Candidate, Source};
-use crate::experiment::{Fixed, Layers, MapsFrom, MethodPart, about};
+use crate::experiment::{Fixed, LayerSide, Layers, MapsFrom, MethodPart, about};
 use crate::given_maps::{GivenMaps, MapSource};
 use crate::store::Configuration;
 
@@ -70,6 +71,7 @@ fn given(part: &MethodPart, path: &Path) -> Result<MethodCandidates> {
         place: String::new(),
         note: String::new(),
         source: Source::Given(GivenMaps::default()),
+        finish: Finish::default(),
         settings: Settings::default(),
     };
     let candidates = part.absolute.iter().map(candidate).collect();
@@ -119,6 +121,7 @@ fn candidate(
         place,
         note: String::new(),
         source,
+        finish: resolved.finish,
         settings: resolved.settings.clone(),
     }
 }
@@ -158,8 +161,8 @@ fn layers(
             };
             names.iter().map(one).collect()
         }
-        Layers::Convolutions(most) => {
-            let all = convolutions(graph);
+        Layers::Convolutions(most, side) => {
+            let all = convolutions(graph, *side);
             if all.is_empty() {
                 return Err(Error::argument("layers: the network has no convolutions; name its layers"));
             }
@@ -174,9 +177,76 @@ fn layers(
     }
 }
 
-/// The names of the convolutions, from first to last.
-fn convolutions(graph: &Graph) -> Vec<String> {
-    let convolution =
-        |layer: &monosplit_graph::address::LayerSummary| matches!(graph.node(layer.node).op, Op::Conv { .. });
-    graph.layers().into_iter().filter(convolution).map(|layer| layer.name).collect()
+/// The layers of the convolutions, from first to last: what enters them, what leaves them, or what leaves the activation behind
+/// them. Convolutions whose sum enters one activation have one layer there.
+fn convolutions(graph: &Graph, side: LayerSide) -> Vec<String> {
+    let layers = graph.layers();
+    let convolutions = layers.iter().filter(|layer| matches!(graph.node(layer.node).op, Op::Conv { .. }));
+    let mut names: Vec<String> = Vec::new();
+    for layer in convolutions {
+        let name = match side {
+            LayerSide::Input => layer.name.clone(),
+            LayerSide::Output => format!("{}:out", layer.name),
+            LayerSide::Activation => {
+                let activation = activation_after(graph, layer.node);
+                let activation = activation.and_then(|id| layers.iter().find(|layer| layer.node == id));
+                format!("{}:out", activation.unwrap_or(layer).name)
+            }
+        };
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+/// The activation that a convolution alone enters, through batch norms and sums with other values.
+fn activation_after(graph: &Graph, convolution: NodeId) -> Option<NodeId> {
+    let mut value = convolution;
+    loop {
+        let mut readers = graph.nodes().filter(|(_, node)| node.inputs.contains(&value));
+        let (Some((reader, node)), None) = (readers.next(), readers.next()) else { return None };
+        match &node.op {
+            Op::Unary(_) => return Some(reader),
+            Op::Binary(Binary::Add) => value = reader,
+            op if op.affine_layer() == Some(AffineLayer::Normalisation) => value = reader,
+            _ => return None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_graph::op::{Unary, Window};
+    use monosplit_graph::{Kind, Label, Shape, Tensor};
+
+    use super::*;
+
+    /// A residual block of two convolutions with a third one beside it.
+    fn block() -> Graph {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[1, 4, 4]), Kind::Float);
+        let convolution = |g: &mut Graph, name: &str, x| {
+            let w = g.constant(Tensor::new([1, 1, 1, 1], vec![1f32]).unwrap());
+            let op = Op::Conv { window: Window::new([1, 1]), groups: 1 };
+            g.add_named(Label::named(name), op, &[x, w]).unwrap()
+        };
+        let a = convolution(&mut g, "conv1", x);
+        let a = g.add_named(Label::named("relu1"), Op::Unary(Unary::Relu), &[a]).unwrap();
+        let b = convolution(&mut g, "conv2", a);
+        let c = convolution(&mut g, "downsample", x);
+        let sum = g.plus(b, c).unwrap();
+        let sum = g.add_named(Label::named("relu2"), Op::Unary(Unary::Relu), &[sum]).unwrap();
+        let last = convolution(&mut g, "last", sum);
+        g.output("y", last);
+        g
+    }
+
+    #[test]
+    fn convolutions_have_three_sides() {
+        let names = |side| convolutions(&block(), side);
+        assert_eq!(names(LayerSide::Input), ["conv1", "conv2", "downsample", "last"]);
+        assert_eq!(names(LayerSide::Output), ["conv1:out", "conv2:out", "downsample:out", "last:out"]);
+        assert_eq!(names(LayerSide::Activation), ["relu1:out", "relu2:out", "last:out"]);
+    }
 }

@@ -13,7 +13,7 @@ mod stages;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use monosplit_explain::{Method, Progress, Settings};
+use monosplit_explain::{Finish, Method, Progress, Settings};
 use monosplit_graph::{Error, Result};
 
 use crate::dataset::DataSet;
@@ -44,6 +44,8 @@ pub struct ResolvedMethod {
     pub method: Option<Arc<dyn Method>>,
     /// Its run-time settings.
     pub settings: Settings,
+    /// How its attribution becomes a map.
+    pub finish: Finish,
 }
 
 /// Resolves methods from their texts.

@@ -14,7 +14,7 @@ use crate::experiment::{AblationPart, Experiment, Fixed, SanityPart, about};
 use crate::metric::{Better, Metric};
 use crate::metric_evaluator::MetricEvaluator;
 use crate::metrics;
-use crate::randomisation::randomised;
+use crate::randomisation::randomised_with;
 use crate::sanity::{SIMILARITIES, Sanity};
 use crate::sweep::{Evaluator, StageGrid};
 use crate::timing::Timing;
@@ -179,7 +179,8 @@ impl<'a> Plan<'a> {
                 let sanity = experiment.sanity.as_ref().ok_or_else(missing)?;
                 let own = self.all_fixed("sanity.of", &sanity.of)?;
                 let candidates = if own.is_empty() { computed(&self.compared(compared)?) } else { own };
-                let names = SIMILARITIES.map(|one| (Sanity::name(one, sanity.randomise), Better::Lower));
+                let names = SIMILARITIES
+                    .map(|one| (Sanity::name(one, sanity.randomise, sanity.deviation), Better::Lower));
                 let stage = planned("sanity check".to_owned(), false, candidates, names.to_vec());
                 PlannedStage { image_count: sanity.images, ..stage }
             }
@@ -269,7 +270,8 @@ impl<'a> Plan<'a> {
     /// The network of the randomisation check.
     pub(super) fn randomised(&self, sanity: &SanityPart) -> Result<Graph> {
         let Setting { experiment, evaluated_model, .. } = self.setting;
-        let found = randomised(evaluated_model.graph(), sanity.randomise, experiment.seed);
+        let graph = evaluated_model.graph();
+        let found = randomised_with(graph, sanity.randomise, sanity.deviation, experiment.seed);
         found
             .map(|(graph, _)| graph)
             .map_err(|error| about("sanity.randomise", &sanity.randomise.to_string(), &error))

@@ -19,12 +19,19 @@ pub enum CoarseMap {
 }
 
 /// Guided backpropagation at the image, times the layer's rectified class activation map; sum over channels.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct GuidedCam {
     /// The class activation map.
     pub map: CoarseMap,
     /// How it is enlarged to the size of the image.
     pub upsampling: Upsampling,
+}
+
+impl Default for GuidedCam {
+    /// Guided Grad-CAM as Captum enlarges it.
+    fn default() -> Self {
+        GuidedCam { map: CoarseMap::GradCam, upsampling: Upsampling::Nearest }
+    }
 }
 
 impl Method for GuidedCam {

@@ -2,6 +2,7 @@
 //! difference stream is the network itself, so `a⁺ − a⁻ = a` holds by construction.
 
 mod linear;
+mod stabiliser;
 
 pub(crate) use linear::{affine_bias, bias_shaped};
 
@@ -15,7 +16,7 @@ use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 use crate::constant_elements::{ConstantElements, unmarked};
 use crate::network::Network;
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
-use crate::split::{InputSplit, Pooling, Split, Stabiliser};
+use crate::split::{InputSplit, Pooling, Split};
 
 /// The sum stream of every active node of a network.
 pub(crate) struct SumStream {
@@ -275,30 +276,6 @@ impl Builder<'_> {
     fn lost_below(&self, g: &mut Graph, bound: f64, z: NodeId) -> Result<NodeId> {
         let lost = relu_of_difference(g, bound, z)?;
         g.scaled(self.split.relu.sign(), lost)
-    }
-
-    fn stabilised(&self, g: &mut Graph, id: NodeId, s: Scaled) -> Result<Scaled> {
-        match (self.split.stabiliser, self.thresholds) {
-            (Stabiliser::Shift, _) => Ok(Scaled::plain(g.scaled(0.0, id)?, 0.0)),
-            (Stabiliser::Recentre, _) => Ok(Scaled::plain(g.magnitude(id)?, ACTIVATION_BOUND)),
-            (Stabiliser::Scale, Some(Thresholds { theta, limit })) => {
-                let a = self.scale.under(g, id, s)?;
-                let (sum, a) = (g.magnitude(s.value)?, g.magnitude(a)?);
-                let doubled = g.plus(sum, a)?;
-                let largest = self.scale.largest(g, doubled)?;
-                let mut allowed = g.scaled(2.0, limit)?;
-                if let Some(exponent) = s.exponent {
-                    let factor = self.scale.power(g, exponent, exponent, -1.0)?;
-                    allowed = g.times(allowed, factor)?;
-                }
-                let past = g.binary(Binary::Greater, largest, allowed)?;
-                let one = g.number(1.0);
-                let factor = g.select(past, theta, one)?;
-                let factor = self.scale.per_sample(g, factor, s.value)?;
-                Ok(Scaled { value: g.times(s.value, factor)?, ..s })
-            }
-            _ => Ok(s),
-        }
     }
 }
 

@@ -50,11 +50,12 @@ impl Head {
                 Err(_) => return Ok(None),
             };
             bytes.extend(&chunk[..count]);
-            if let Some((head, length)) = Head::parse(&bytes)? {
-                return Ok(Some((head, bytes.split_off(length))));
-            }
-            if bytes.len() > MOST_BYTES {
+            let found = Head::parse(&bytes)?;
+            if found.as_ref().map_or(bytes.len(), |(_, length)| *length) > MOST_BYTES {
                 return Err(Refusal::HeadTooLarge);
+            }
+            if let Some((head, length)) = found {
+                return Ok(Some((head, bytes.split_off(length))));
             }
         }
     }

@@ -85,16 +85,16 @@ impl Sessions {
         (request, payload): (&[u8], &[u8]),
         is_gone: &(dyn Fn() -> bool + Sync),
     ) -> Option<Response> {
-        self.jobs.fetch_add(1, Ordering::SeqCst);
-        let _counted = Counted(&self.jobs);
-        session.jobs.fetch_add(1, Ordering::SeqCst);
-        let _counted_here = Counted(&session.jobs);
         let number = {
             let mut latest = lock(&session.latest);
             let number = latest.entry(slot.to_owned()).or_default();
             *number += 1;
             *number
         };
+        self.jobs.fetch_add(1, Ordering::SeqCst);
+        let _counted = Counted(&self.jobs);
+        session.jobs.fetch_add(1, Ordering::SeqCst);
+        let _counted_here = Counted(&session.jobs);
         if session.jobs.load(Ordering::SeqCst) > MOST_JOBS {
             return None;
         }

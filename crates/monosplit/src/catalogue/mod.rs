@@ -1,16 +1,20 @@
 //! The methods by name, with the options of each and the publication it comes from. Text becomes typed options here; the
 //! crates below take types only.
 
+mod alpha;
 mod attention;
 mod averaged;
 mod backpropagation;
 mod cam;
 mod control;
 mod files;
+#[cfg(feature = "eval")]
+mod finish;
 mod gradient;
 mod masking_cam;
 mod perturbation;
 mod propagation;
+mod shift;
 mod split;
 
 use std::sync::Arc;
@@ -18,13 +22,16 @@ use std::sync::Arc;
 use monosplit_explain::methods::Lrp;
 use monosplit_explain::{DecomposedMap, Method, Settings, Split};
 use monosplit_graph::options::closest;
-use monosplit_graph::{Error, Hint, Result};
+use monosplit_graph::{Error, Graph, Hint, Result};
 use monosplit_image::Preprocess;
 
 use crate::model::Model;
 
+pub use alpha::AlphaChoice;
 #[cfg(feature = "eval")]
 pub(crate) use control::mask_count;
+#[cfg(feature = "eval")]
+pub(crate) use finish::split_finish;
 pub use monosplit_graph::Options;
 
 /// The catalogue tells which methods there are.
@@ -128,8 +135,10 @@ pub struct ConfiguredMethod {
     pub method: Arc<dyn Method>,
     /// The numbers it takes at run time.
     pub settings: Settings,
-    /// α, where the method has one.
+    /// α, where the method has one for all layers.
     pub alpha: Option<f64>,
+    /// α by layer, which the settings hold once the network is known: [`ConfiguredMethod::for_network`].
+    pub layer_alphas: Option<AlphaChoice>,
     /// The arguments of the closed formula, where it applies to the map.
     pub closed: Option<Closed>,
     /// The rules of relevance propagation, where the method is one.
@@ -155,9 +164,18 @@ impl ConfiguredMethod {
             method: Arc::new(method),
             settings,
             alpha: None,
+            layer_alphas: None,
             closed: None,
             relevance: None,
         }
+    }
+
+    /// The method with the numbers that depend on the layers of a network.
+    pub fn for_network(mut self, network: &Graph) -> Result<Self> {
+        if let Some(alphas) = &self.layer_alphas {
+            self.settings.alpha = alphas.of(network)?;
+        }
+        Ok(self)
     }
 
     /// The options as they are written after the method's name, `key=value,key=value`.
@@ -277,8 +295,8 @@ impl MethodChoice {
         &self.configured
     }
 
-    /// The method for images with these bounds.
-    pub fn resolve(&self, bounds: &ValueBounds) -> Result<ConfiguredMethod> {
+    /// The method for images with these bounds and this network.
+    pub fn resolve(&self, bounds: &ValueBounds, network: &Graph) -> Result<ConfiguredMethod> {
         let has = |key: &str| self.entry.options.iter().any(|option| option.key == key);
         let implied = bounds.options.iter().filter(|(key, _)| has(key) && !self.is_given(key));
         let mut options = self.given.clone();
@@ -287,7 +305,8 @@ impl MethodChoice {
             options.set(key, value);
             is_changed = true;
         }
-        if is_changed { self.entry.configure(options) } else { Ok(self.configured.clone()) }
+        let configured = if is_changed { self.entry.configure(options)? } else { self.configured.clone() };
+        configured.for_network(network)
     }
 }
 
@@ -428,7 +447,8 @@ mod tests {
         let of = |text: &str| parse(text, &[]).unwrap().options_text();
         assert_eq!(
             of("splitlrp:map=Pos"),
-            "map=pos,stabiliser=scale,theta=0.1,limit=10,pool=convex,input-split=half,relu=max"
+            "map=pos,stabiliser=scale,theta=0.1,limit=10,correction=both,repeat=no,scale-over=sample,threshold=absolute,\
+             pool=convex,input-split=half,relu=max"
         );
         assert!(!of("splitcam:stabiliser=none").contains("theta"));
         assert!(of("lrp:composite=alpha-beta,alpha=3").contains("beta=2"));

@@ -371,7 +371,7 @@ mod tests {
         let bounds = ValueBounds { options };
         let chosen = |text: &str| {
             let choice = MethodChoice::parse(text, &[]).unwrap();
-            format!("{:?}", choice.resolve(&bounds).unwrap().method)
+            format!("{:?}", choice.resolve(&bounds, &monosplit_graph::Graph::new()).unwrap().method)
         };
         assert!(chosen("lrp").contains("low: [-1.0, -2.0, -3.0], high: [4.0]"));
         assert!(chosen("lrp:low=-5").contains("low: [-5.0], high: [4.0]"));

@@ -4,11 +4,12 @@ use monosplit_explain::methods::{
     Combination, FusedSplitCam, RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream,
 };
 use monosplit_explain::{
-    AlphaInput, DecomposedMap, InputSplit, Pooling, ReluMode, Settings, ShiftAt, Split, Stabiliser, Stream,
-    StreamPart,
+    AlphaInput, Correction, DecomposedMap, InputSplit, Invariant, Pooling, ReluMode, Repetition, ScaledOver,
+    Scaling, Settings, Split, Stabiliser, Stream, StreamPart, Threshold,
 };
 use monosplit_graph::{Error, Result};
 
+use super::shift::{self, Shift, Usual};
 use super::{Closed, ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
 const PAPER: &str =
@@ -20,15 +21,26 @@ const PART: MethodOption = option("part", "combined", "the input of the stream: 
 const STREAM_PART: MethodOption =
     option("part", "plus", "the stream: plus or minus, or combined, their difference");
 const MAP: MethodOption = option("map", "comb", "the relevance: pos, neg, or comb, their difference");
-const ALPHA: MethodOption =
-    option("alpha", "0.4", "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient");
+const ALPHA: MethodOption = option(
+    "alpha",
+    "0.4",
+    "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient; or one for each layer: 0.3/0.4/0.4",
+);
+const ALPHA_AT: MethodOption = option(
+    "alpha-at",
+    "",
+    "another alpha for layers by name: layer4.*=0.3;convolutions=0.42 (* stands for any text)",
+);
 const SHARE: MethodOption = option(
     "share",
     "none",
     "instead of alpha: the norm of the hidden gradient at the layer over that of the ordinary one",
 );
-const FUSED_ALPHA: MethodOption =
-    option("alpha", "none", "instead of share: how far sensitivities are shifted, 0 to 1");
+const FUSED_ALPHA: MethodOption = option(
+    "alpha",
+    "none",
+    "instead of share: how far sensitivities are shifted, 0 to 1; or one for each layer: 0.3/0.4/0.4",
+);
 const FUSED_SHARE: MethodOption =
     option("share", "0.5", "the norm of the hidden gradient at each layer over that of the ordinary one");
 const LAYERS: MethodOption = option(
@@ -50,14 +62,31 @@ const STABILISER: MethodOption =
     option("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
 const THETA: MethodOption = option("theta", "0.1", "the factor of the stabiliser scale");
 const LIMIT: MethodOption = option("limit", "10", "the limit of the stabiliser scale");
+const CORRECTION: MethodOption = option(
+    "correction",
+    "both",
+    "after scaling the pair's difference is restored in both members alike (both), in the one the sign names (signed), or in the positive one (plus)",
+);
+const REPEAT: MethodOption =
+    option("repeat", "no", "scale until no entry is past the limit, instead of once at each node");
+const SCALE_OVER: MethodOption =
+    option("scale-over", "sample", "whose largest entry decides: that of each sample or of the batch");
+const THRESHOLD: MethodOption = option(
+    "threshold",
+    "absolute",
+    "the limit is a number (absolute), or a multiple of the layer's largest activation (relative)",
+);
+const INVARIANT: MethodOption = option(
+    "invariant",
+    "halved",
+    "the sensitivities' sum is the gradient with the factor one half (halved), or without it as the paper writes (whole)",
+);
 const POOL: MethodOption =
     option("pool", "convex", "max pooling keeps streams convex, or follows the winner (wta)");
 const INPUT_SPLIT: MethodOption =
     option("input-split", "half", "how the input is divided: half, signed, positive or negative");
 const RELU: MethodOption = option("relu", "max", "how a ReLU divides between the streams: max, min or half");
 
-const SENSITIVITY: &[MethodOption] =
-    &[STREAM, PART, ALPHA, SHARE, SHIFT_AT, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
 const FUSED: &[MethodOption] = &[
     LAYERS,
     MEAN,
@@ -67,19 +96,54 @@ const FUSED: &[MethodOption] = &[
     PART,
     FUSED_SHARE,
     FUSED_ALPHA,
+    ALPHA_AT,
     SHIFT_AT,
+    INVARIANT,
     STABILISER,
     THETA,
     LIMIT,
+    CORRECTION,
+    REPEAT,
+    SCALE_OVER,
+    THRESHOLD,
     POOL,
     INPUT_SPLIT,
     RELU,
 ];
-const ACTIVATION: &[MethodOption] = &[STREAM_PART, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
-const RELEVANCE: &[MethodOption] = &[MAP, STABILISER, THETA, LIMIT, POOL, INPUT_SPLIT, RELU];
-
-/// A share beyond this is no share.
-const MOST_SHARE: f64 = 1e6;
+const SENSITIVITY: &[MethodOption] = &[
+    STREAM,
+    PART,
+    ALPHA,
+    ALPHA_AT,
+    SHARE,
+    SHIFT_AT,
+    INVARIANT,
+    STABILISER,
+    THETA,
+    LIMIT,
+    CORRECTION,
+    REPEAT,
+    SCALE_OVER,
+    THRESHOLD,
+    POOL,
+    INPUT_SPLIT,
+    RELU,
+];
+const ACTIVATION: &[MethodOption] = &[
+    STREAM_PART,
+    STABILISER,
+    THETA,
+    LIMIT,
+    CORRECTION,
+    REPEAT,
+    SCALE_OVER,
+    THRESHOLD,
+    POOL,
+    INPUT_SPLIT,
+    RELU,
+];
+const RELEVANCE: &[MethodOption] =
+    &[MAP, STABILISER, THETA, LIMIT, CORRECTION, REPEAT, SCALE_OVER, THRESHOLD, POOL, INPUT_SPLIT, RELU];
 
 const PARTS: [(&str, StreamPart); 3] =
     [("combined", StreamPart::Combined), ("plus", StreamPart::Plus), ("minus", StreamPart::Minus)];
@@ -129,26 +193,28 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let (split, settings, alpha) = shifted(options, Some(0.4))?;
+    let Shift { split, settings, alpha, layer_alphas } = shift::read(options, Usual::Alpha)?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
-    let closed = alpha.and_then(|_| closed(split, stream, part, DecomposedMap::SplitCam));
+    let closed = closed(split, stream, part, DecomposedMap::SplitCam);
     Ok(ConfiguredMethod {
         settings,
         alpha,
         closed,
+        layer_alphas,
         ..ConfiguredMethod::new(SplitCam { split, stream, part }, title)
     })
 }
 
 fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let (split, settings, alpha) = shifted(options, Some(0.4))?;
+    let Shift { split, settings, alpha, layer_alphas } = shift::read(options, Usual::Alpha)?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
-    let closed = alpha.and_then(|_| closed(split, stream, part, DecomposedMap::SplitGrad));
+    let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
     Ok(ConfiguredMethod {
         settings,
         alpha,
         closed,
+        layer_alphas,
         ..ConfiguredMethod::new(SplitGrad { split, stream, part }, title)
     })
 }
@@ -167,10 +233,10 @@ fn fused(options: &mut Options) -> Result<ConfiguredMethod> {
     let epsilon = options.number("epsilon", 0.01, f64::MIN_POSITIVE..=1e6)?;
     let exponent = options.number("exponent", 1.0, f64::MIN_POSITIVE..=8.0)?;
     let (stream, part) = sensitivity(options)?;
-    let (split, settings, alpha) = shifted(options, None)?;
+    let Shift { split, settings, alpha, layer_alphas } = shift::read(options, Usual::Share)?;
     let method = FusedSplitCam { split, stream, part, layers, combination, epsilon, exponent };
     let title = format!("Fused SplitCAM {}{}", stream.letter(), sign(part));
-    Ok(ConfiguredMethod { settings, alpha, ..ConfiguredMethod::new(method, title) })
+    Ok(ConfiguredMethod { settings, alpha, layer_alphas, ..ConfiguredMethod::new(method, title) })
 }
 
 fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
@@ -192,9 +258,12 @@ fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }
 
-/// The arguments of the closed formula, which holds for stream g and the combined part.
+/// The arguments of the closed formula, which holds for stream g, the combined part, one α and the usual invariant.
 fn closed(split: Split, stream: Stream, part: StreamPart, whole: DecomposedMap) -> Option<Closed> {
-    ((stream, part) == (Stream::G, StreamPart::Combined)).then_some(Closed { split, whole })
+    let holds = (stream, part) == (Stream::G, StreamPart::Combined)
+        && split.alpha == AlphaInput::Uniform
+        && split.invariant == Invariant::Halved;
+    holds.then_some(Closed { split, whole })
 }
 
 fn sign(part: StreamPart) -> &'static str {
@@ -210,39 +279,8 @@ fn sensitivity(options: &mut Options) -> Result<(Stream, StreamPart)> {
     Ok((stream, options.one_of("part", StreamPart::Combined, &PARTS)?))
 }
 
-/// The options of the split with those of the shift, its run-time numbers, and α where it shifts by one. Without a usual α it
-/// shifts by a share of the hidden gradient unless α is given.
-fn shifted(options: &mut Options, usual: Option<f64>) -> Result<(Split, Settings, Option<f64>)> {
-    let (split, mut settings) = split(options)?;
-    // A copy is asked, since an option that was read counts as one that has an effect.
-    let is_number = |key: &str| options.clone().text(key).map(|text| !text.eq_ignore_ascii_case("none"));
-    let by_alpha = match (is_number("alpha"), is_number("share")) {
-        (Some(true), Some(true)) => {
-            return Err(Error::argument(
-                "alpha and share are two ways to say how far to shift; give one of them",
-            ));
-        }
-        (Some(false), Some(false)) => return Err(Error::argument("give a number for alpha or for share")),
-        (Some(true), _) | (_, Some(false)) => true,
-        (_, Some(true)) | (Some(false), _) => false,
-        (None, None) => usual.is_some(),
-    };
-    // The option that has no effect is told only where it is none by default.
-    let (idle, is_none) = if by_alpha { ("share", usual.is_some()) } else { ("alpha", usual.is_none()) };
-    if is_none || options.is_given(idle) {
-        options.text(idle);
-    }
-    if by_alpha {
-        let alpha = options.number("alpha", usual.unwrap_or(settings.alpha[0]), 0.0..=1.0)?;
-        settings.alpha = vec![alpha];
-        return Ok((split, settings, Some(alpha)));
-    }
-    settings.share = options.number("share", settings.share, 0.0..=MOST_SHARE)?;
-    Ok((split.alpha(AlphaInput::Share), settings, None))
-}
-
 /// The options of the split and its run-time numbers.
-fn split(options: &mut Options) -> Result<(Split, Settings)> {
+pub(super) fn split(options: &mut Options) -> Result<(Split, Settings)> {
     let stabilisers = [
         ("scale", Stabiliser::Scale),
         ("none", Stabiliser::None),
@@ -250,8 +288,9 @@ fn split(options: &mut Options) -> Result<(Split, Settings)> {
         ("recentre", Stabiliser::Recentre),
     ];
     let stabiliser = options.one_of("stabiliser", Stabiliser::Scale, &stabilisers)?;
-    if stabiliser != Stabiliser::Scale && (options.is_given("theta") || options.is_given("limit")) {
-        return Err(Error::argument("theta and limit belong to the stabiliser scale"));
+    let given = OF_SCALE.iter().find(|key| options.is_given(key));
+    if let Some(given) = given.filter(|_| stabiliser != Stabiliser::Scale) {
+        return Err(Error::argument(format!("{given} belongs to the stabiliser scale")));
     }
     let inputs = [
         ("half", InputSplit::Half),
@@ -261,17 +300,36 @@ fn split(options: &mut Options) -> Result<(Split, Settings)> {
     ];
     let relus = [("max", ReluMode::Max), ("min", ReluMode::Min), ("half", ReluMode::Half)];
     let pools = [("convex", Pooling::Convex), ("wta", Pooling::Winner)];
-    let places = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
     let split = Split::default()
         .stabiliser(stabiliser)
         .pooling(options.one_of("pool", Pooling::Convex, &pools)?)
         .input_split(options.one_of("input-split", InputSplit::Half, &inputs)?)
-        .relu(options.one_of("relu", ReluMode::Max, &relus)?)
-        .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?);
+        .relu(options.one_of("relu", ReluMode::Max, &relus)?);
     let mut settings = Settings::default();
+    let mut split = split;
     if stabiliser == Stabiliser::Scale {
+        split = split.scaling(scaling(options)?);
         settings.theta = options.number("theta", 0.1, f64::MIN_POSITIVE..=1.0)?;
         settings.limit = options.number("limit", 10.0, f64::MIN_POSITIVE..=f64::MAX)?;
     }
     Ok((split, settings))
+}
+
+/// The options that the stabiliser scale alone has.
+const OF_SCALE: [&str; 6] = ["theta", "limit", "correction", "repeat", "scale-over", "threshold"];
+
+fn scaling(options: &mut Options) -> Result<Scaling> {
+    let corrections =
+        [("both", Correction::Both), ("signed", Correction::Signed), ("plus", Correction::Plus)];
+    let over = [("sample", ScaledOver::Sample), ("batch", ScaledOver::Batch)];
+    let thresholds = [("absolute", Threshold::Absolute), ("relative", Threshold::Relative)];
+    let repetition = match options.flag("repeat", false)? {
+        true => Repetition::UntilWithin,
+        false => Repetition::Once,
+    };
+    Ok(Scaling::default()
+        .correction(options.one_of("correction", Correction::Both, &corrections)?)
+        .repetition(repetition)
+        .over(options.one_of("scale-over", ScaledOver::Sample, &over)?)
+        .threshold(options.one_of("threshold", Threshold::Absolute, &thresholds)?))
 }

@@ -48,7 +48,8 @@ impl Draws for AlphaFigure {
         let mut input = self.input.open()?;
         let panel = |alpha: &String| {
             let option = ("alpha".to_owned(), alpha.clone());
-            let chosen = MethodChoice::parse(&self.method, &[option])?.resolve(&input.bounds)?;
+            let chosen =
+                MethodChoice::parse(&self.method, &[option])?.resolve(&input.bounds, input.model.graph())?;
             let layer = self.layer.clone().or_else(|| {
                 let default = chosen_layer(input.model.graph(), chosen.method.default_layer());
                 default.map(|layer| layer.name)

@@ -42,7 +42,7 @@ pub(crate) struct LayersFigure {
 impl Draws for LayersFigure {
     fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
         let mut input = self.input.open()?;
-        let chosen = MethodChoice::parse(&self.method, &[])?.resolve(&input.bounds)?;
+        let chosen = MethodChoice::parse(&self.method, &[])?.resolve(&input.bounds, input.model.graph())?;
         let layers = match &self.layers[..] {
             [] => layers_by_size(input.model.graph()),
             layers => layers.to_vec(),

@@ -60,7 +60,8 @@ impl PolytopeFigure {
         let mut input = self.input.open()?;
         let options = [("stream", &self.stream), ("part", &self.part), ("alpha", &self.alpha)];
         let options = options.map(|(key, value)| (key.to_owned(), value.clone()));
-        let chosen = MethodChoice::parse("splitgrad", &options)?.resolve(&input.bounds)?;
+        let chosen =
+            MethodChoice::parse("splitgrad", &options)?.resolve(&input.bounds, input.model.graph())?;
         let panel = Panel { chosen, layer: self.layer.clone(), header: String::new() };
         let engine = self.input.compute.engine()?;
         let panels = Panels::new(&input.model, vec![panel], Finish::default(), &*engine)?;

@@ -68,7 +68,7 @@ fn panels(figure: &SplitFigure, input: &FigureInput) -> Result<Panels> {
     let panel = |method: &str, layer: &Option<String>, header: &str| -> Result<Panel> {
         let option = ("alpha".to_owned(), figure.alpha.clone());
         let options = if method.starts_with("splitcam") { vec![option] } else { Vec::new() };
-        let chosen = MethodChoice::parse(method, &options)?.resolve(&input.bounds)?;
+        let chosen = MethodChoice::parse(method, &options)?.resolve(&input.bounds, graph)?;
         Ok(Panel { chosen, layer: layer.clone(), header: header.to_owned() })
     };
     let columns = vec![

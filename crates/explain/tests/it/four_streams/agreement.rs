@@ -3,8 +3,9 @@
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::RelevanceMap;
 use monosplit_explain::{
-    AlphaInput, Class, Explainer, InputSplit, MapRequest, Pooling, ReluMode, SaliencyMap, Settings, ShiftAt,
-    Split, Stabiliser, Stream, StreamPart,
+    AlphaInput, Class, Correction, Explainer, InputSplit, Invariant, MapRequest, Pooling, ReluMode,
+    Repetition, SaliencyMap, ScaledOver, Scaling, Settings, ShiftAt, Split, Stabiliser, Stream, StreamPart,
+    Threshold,
 };
 use monosplit_graph::{Dim, Graph, NodeId, Tensor};
 
@@ -110,6 +111,19 @@ fn random_split(noise: &mut Noise) -> Split {
         .relu(noise.pick(&[ReluMode::Max, ReluMode::Max, ReluMode::Min, ReluMode::Half]))
         .shift_at(noise.pick(&[ShiftAt::Every, ShiftAt::Affine]))
         .alpha(noise.pick(&[AlphaInput::Uniform, AlphaInput::Uniform, AlphaInput::PerLayer]))
+        .invariant(noise.pick(&[Invariant::Halved, Invariant::Halved, Invariant::Whole]))
+        .scaling(
+            Scaling::default()
+                .correction(noise.pick(&[
+                    Correction::Both,
+                    Correction::Both,
+                    Correction::Signed,
+                    Correction::Plus,
+                ]))
+                .repetition(noise.pick(&[Repetition::Once, Repetition::Once, Repetition::UntilWithin]))
+                .over(noise.pick(&[ScaledOver::Sample, ScaledOver::Sample, ScaledOver::Batch]))
+                .threshold(noise.pick(&[Threshold::Absolute, Threshold::Absolute, Threshold::Relative])),
+        )
 }
 
 /// One sample's part of a map, exponents multiplied in.
@@ -222,9 +236,11 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
     };
     let explained = explainer.explain(&images, &Class::PerSample(classes.clone()), &settings).unwrap();
     let mut wrong = Vec::new();
-    for (n, original) in activations(&graph, &images, precision).into_iter().enumerate() {
-        check_network(&literal, &graph, &original, tolerance.rounding, &format!("seed {seed}"));
-        let sample: Sample = literal.forward(original);
+    let originals = activations(&graph, &images, precision);
+    for original in &originals {
+        check_network(&literal, &graph, original, tolerance.rounding, &format!("seed {seed}"));
+    }
+    for (n, sample) in literal.forward_batch(originals).into_iter().enumerate() {
         if sample.margin < tolerance.map {
             continue;
         }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use monosplit_explain::{Pooling, ReluMode, ShiftAt};
+use monosplit_explain::{Invariant, Pooling, ReluMode, ShiftAt};
 use monosplit_graph::{NodeId, Op};
 
 use super::coefficients::Entry;
@@ -26,6 +26,21 @@ impl Literal {
 
     /// The four sensitivities of class score `class` at every value.
     pub(crate) fn backward(&self, sample: &Sample, class: usize) -> Four {
+        let four = self.carried(sample, class, None);
+        if self.split.invariant == Invariant::Halved {
+            return four;
+        }
+        let half = |(g, h): &(Pair, Pair)| {
+            let sum = |i: usize| (g.plus[i] - g.minus[i]) - (h.plus[i] - h.minus[i]);
+            (0..g.plus.len()).map(|i| sum(i) / 2.0).collect()
+        };
+        let gradients: Vec<Option<Vec<f64>>> = four.iter().map(|pair| pair.as_ref().map(half)).collect();
+        self.carried(sample, class, Some(&gradients))
+    }
+
+    /// The same; if the network's own gradients are given, the four of each value are corrected alike until the paper's invariant
+    /// holds.
+    fn carried(&self, sample: &Sample, class: usize, gradients: Option<&[Option<Vec<f64>>]>) -> Four {
         let logits = self.graph.outputs()[0].node;
         let shifted = self.shifted();
         let alphas = |at: usize| {
@@ -42,7 +57,17 @@ impl Literal {
         h.shift(alphas(shifted.len() - 1));
         four[logits.index()] = Some((g, h));
         for (id, node) in self.graph.nodes().rev() {
-            let Some((g, h)) = four[id.index()].clone() else { continue };
+            let Some((mut g, mut h)) = four[id.index()].clone() else { continue };
+            if let Some(gradient) = gradients.and_then(|all| all[id.index()].as_ref()) {
+                for (i, gradient) in gradient.iter().enumerate() {
+                    let missing = gradient - ((g.plus[i] - g.minus[i]) - (h.plus[i] - h.minus[i]));
+                    g.plus[i] += missing / 4.0;
+                    g.minus[i] -= missing / 4.0;
+                    h.plus[i] -= missing / 4.0;
+                    h.minus[i] += missing / 4.0;
+                }
+                four[id.index()] = Some((g.clone(), h.clone()));
+            }
             let (to_g, to_h) = (self.back(id, sample, &g), self.back(id, sample, &h));
             for ((operand, mut g), (_, mut h)) in to_g.into_iter().zip(to_h) {
                 if let Some(&alpha) = at_node.get(&id) {

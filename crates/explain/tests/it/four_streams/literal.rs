@@ -4,7 +4,9 @@
 
 use std::collections::HashMap;
 
-use monosplit_explain::{InputSplit, Pooling, ReluMode, Split, Stabiliser};
+use monosplit_explain::{
+    Correction, InputSplit, Pooling, ReluMode, Repetition, ScaledOver, Split, Stabiliser, Threshold,
+};
 use monosplit_graph::{Graph, NodeId, Op};
 
 use super::coefficients::Entry;
@@ -178,24 +180,36 @@ impl Literal {
     }
 
     pub(crate) fn forward(&self, original: Vec<Vec<f64>>) -> Sample {
-        let mut sample = Sample { original, pairs: Vec::new(), terms: Vec::new(), margin: f64::INFINITY };
+        self.forward_batch(vec![original]).remove(0)
+    }
+
+    /// The samples of a batch, node by node, since the stabiliser may look at all of them.
+    pub(crate) fn forward_batch(&self, originals: Vec<Vec<Vec<f64>>>) -> Vec<Sample> {
+        let sample =
+            |original| Sample { original, pairs: Vec::new(), terms: Vec::new(), margin: f64::INFINITY };
+        let mut samples: Vec<Sample> = originals.into_iter().map(sample).collect();
         for (id, node) in self.graph.nodes() {
-            let pair = if node.is_constant() {
-                self.constants.get(&id.index()).map_or(Pair::default(), |values| Pair::parts_of(values))
-            } else {
-                let mut pair = self.split_value(id, &sample);
-                let a = &sample.original[id.index()];
-                pair.correct(a);
-                if self.is_stabilised(id) {
-                    sample.margin = sample.margin.min(self.stabilise(&mut pair, a));
+            let split = |sample: &Sample| {
+                if node.is_constant() {
+                    return self.constants.get(&id.index()).map_or(Pair::default(), |v| Pair::parts_of(v));
                 }
+                let mut pair = self.split_value(id, sample);
+                pair.correct(&sample.original[id.index()]);
                 pair
             };
-            let terms = self.terms(id, &sample, &pair);
-            sample.terms.push(terms);
-            sample.pairs.push(pair);
+            let mut pairs: Vec<Pair> = samples.iter().map(split).collect();
+            if !node.is_constant() && self.is_stabilised(id) {
+                let values: Vec<&[f64]> = samples.iter().map(|s| &*s.original[id.index()]).collect();
+                let margins = self.stabilise(&mut pairs, &values);
+                samples.iter_mut().zip(margins).for_each(|(s, margin)| s.margin = s.margin.min(margin));
+            }
+            for (sample, pair) in samples.iter_mut().zip(pairs) {
+                let terms = self.terms(id, sample, &pair);
+                sample.terms.push(terms);
+                sample.pairs.push(pair);
+            }
         }
-        sample
+        samples
     }
 
     /// Every node but the input and those that only move elements; flattening is not one of these.
@@ -358,26 +372,79 @@ impl Literal {
         if minimum { out.swapped() } else { out }
     }
 
-    /// Stabilises a pair; how close the decision was.
-    fn stabilise(&self, pair: &mut Pair, a: &[f64]) -> f64 {
+    /// Stabilises the pairs of a batch; how close the decisions were.
+    fn stabilise(&self, pairs: &mut [Pair], values: &[&[f64]]) -> Vec<f64> {
+        let mut margins = vec![f64::INFINITY; pairs.len()];
         match self.split.stabiliser {
             Stabiliser::None => {}
             Stabiliser::Scale => {
-                let largest = pair.plus.iter().chain(&pair.minus).map(|v| v.abs()).fold(0.0, f64::max);
-                if largest > self.numbers.limit {
-                    *pair = pair.scaled(self.numbers.theta);
-                    pair.correct(a);
+                let decisions: Vec<(i32, f64)> =
+                    pairs.iter().zip(values).map(|(pair, a)| self.times_scaled(pair, a)).collect();
+                let most = decisions.iter().map(|(times, _)| *times).max().unwrap_or(0);
+                let closest = decisions.iter().map(|(_, margin)| *margin).fold(f64::INFINITY, f64::min);
+                for (i, (pair, a)) in pairs.iter_mut().zip(values).enumerate() {
+                    let (times, margin) = match self.split.scaling.over {
+                        ScaledOver::Sample => decisions[i],
+                        ScaledOver::Batch => (most, closest),
+                    };
+                    (0..times).for_each(|_| *pair = pair.scaled(self.numbers.theta));
+                    if times > 0 {
+                        self.restore(pair, a);
+                    }
+                    margins[i] = margin;
                 }
-                return (largest / self.numbers.limit - 1.0).abs();
             }
             Stabiliser::Shift => {
-                *pair = Pair {
-                    plus: a.iter().map(|v| v / 2.0).collect(),
-                    minus: a.iter().map(|v| -v / 2.0).collect(),
-                };
+                for (pair, a) in pairs.iter_mut().zip(values) {
+                    let half = |sign: f64| a.iter().map(|v| sign * v / 2.0).collect();
+                    *pair = Pair { plus: half(1.0), minus: half(-1.0) };
+                }
             }
-            Stabiliser::Recentre => *pair = Pair::parts_of(a),
+            Stabiliser::Recentre => {
+                pairs.iter_mut().zip(values).for_each(|(pair, a)| *pair = Pair::parts_of(a));
+            }
         }
-        f64::INFINITY
+        margins
+    }
+
+    /// How often a pair is scaled, and how close that was to another number.
+    fn times_scaled(&self, pair: &Pair, a: &[f64]) -> (i32, f64) {
+        let Numbers { theta, limit, .. } = self.numbers;
+        let largest = |values: &[f64]| values.iter().map(|v| v.abs()).fold(0.0, f64::max);
+        let allowed = match self.split.scaling.threshold {
+            Threshold::Absolute => limit,
+            Threshold::Relative => limit * largest(a),
+        };
+        let mut size = largest(&pair.plus).max(largest(&pair.minus));
+        if allowed == 0.0 {
+            // Nothing is small enough: once, or for ever.
+            let ever = if self.split.scaling.repetition == Repetition::Once { 1 } else { 2000 };
+            return (if size > 0.0 { ever } else { 0 }, f64::INFINITY);
+        }
+        let (mut times, mut margin) = (0, (size / allowed - 1.0).abs());
+        while size > allowed && (times == 0 || self.split.scaling.repetition == Repetition::UntilWithin) {
+            size *= theta;
+            times += 1;
+            if self.split.scaling.repetition == Repetition::UntilWithin {
+                margin = margin.min((size / allowed - 1.0).abs());
+            }
+        }
+        (times, margin)
+    }
+
+    /// Brings the difference of a scaled pair back to `a`.
+    fn restore(&self, pair: &mut Pair, a: &[f64]) {
+        for ((plus, minus), a) in pair.plus.iter_mut().zip(&mut pair.minus).zip(a) {
+            let missing = a - (*plus - *minus);
+            match self.split.scaling.correction {
+                Correction::Both => {
+                    *plus += missing / 2.0;
+                    *minus -= missing / 2.0;
+                }
+                Correction::Signed if *a >= 0.0 => *plus += missing,
+                Correction::Signed => *minus -= missing,
+                Correction::Plus => *plus = a + *minus,
+            }
+        }
     }
 }

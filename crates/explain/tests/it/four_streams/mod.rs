@@ -7,6 +7,7 @@ mod backward;
 mod batch_statistics;
 mod coefficients;
 mod deep;
+mod layer_alphas;
 mod literal;
 mod literal_map;
 mod multiplicative;

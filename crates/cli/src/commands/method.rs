@@ -46,8 +46,8 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "A", verbatim_doc_comment)]
     alpha: Option<String>,
 
-    /// Another alpha for the layers that a pattern names, such as 'layer4.*=0.3'; `*` stands for any
-    /// text, `convolutions` for all convolutions, `scores` for the class scores. May be given
+    /// Another alpha for the layers that a pattern names, such as 'layer4.*=0.3'; `*` stands for
+    /// any text, `convolutions` for all convolutions, `scores` for the class scores. May be given
     /// several times; the last that names a layer counts.
     #[arg(long, value_name = "PATTERN=A", verbatim_doc_comment)]
     alpha_at: Vec<String>,
@@ -100,8 +100,8 @@ pub(crate) struct MapFilter {
 /// How an attribution becomes a map.
 #[derive(Args)]
 pub(crate) struct FinishArgs {
-    /// Channels: as the method defines (own), kept apart (keep), or their sum, mean, max, the root of
-    /// the sum of squares (l2), or the sum of those above zero (positive).
+    /// Channels: as the method defines (own), kept apart (keep), or their sum, mean, max, the root
+    /// of the sum of squares (l2), or the sum of those above zero (positive).
     /// Methods that change all channels of a place at once, like occlusion, have one number for
     /// each place in any case.
     #[arg(
@@ -131,8 +131,8 @@ pub(crate) struct FinishArgs {
     #[arg(long, value_name = "NAME", value_enum, default_value_t, hide_possible_values = true)]
     size: SizeName,
 
-    /// How a map is brought to the size of the input: bilinear, or nearest (each place of the layer
-    /// a block).
+    /// How a map is brought to the size of the input: bilinear, or nearest (each place of the
+    /// layer a block).
     #[arg(long, value_name = "HOW", value_enum, default_value_t, hide_possible_values = true)]
     #[arg(verbatim_doc_comment)]
     upsampling: UpsamplingName,

@@ -42,8 +42,8 @@ pub(crate) struct NetworkArgs {
     #[arg(long, requires = "arch", verbatim_doc_comment)]
     no_transform_input: bool,
 
-    /// Batch norms: merged into the layers beside them (fold), or layers of their own at which the
-    /// split shifts sensitivities too (keep), as in the paper's modules [default: fold]
+    /// Batch norms: merged into the layers beside them (fold), or layers of their own, at which
+    /// the split shifts sensitivities too (keep), as in the paper's modules [default: fold]
     #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true, verbatim_doc_comment)]
     batch_norms: Option<BatchNormsName>,
 

@@ -109,7 +109,8 @@ fn what_was_chosen_can_be_read_from_the_file() {
         (format!("monosplit.method:{output}"), "splitlrp"),
         (
             format!("monosplit.options:{output}"),
-            "map=pos,stabiliser=scale,theta=0.5,limit=4,pool=convex,input-split=half,relu=max",
+            "map=pos,stabiliser=scale,theta=0.5,limit=4,correction=both,repeat=no,scale-over=sample,\
+             threshold=absolute,pool=convex,input-split=half,relu=max",
         ),
         (format!("monosplit.finish:{output}"), "size=input,normalise=max,abs=map,rectify=no,channels=own"),
     ];

@@ -413,6 +413,18 @@ fn dependencies(manifest: &str) -> Vec<String> {
         .collect()
 }
 
+/// What the explorer depends on with the feature that the program turns on.
+fn dependencies_of_the_server() -> Vec<String> {
+    let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
+    assert!(
+        read("crates/cli/Cargo.toml")
+            .contains(r#"monosplit-explorer = { workspace = true, features = ["server"] }"#)
+    );
+    let manifest = read("crates/explorer/Cargo.toml");
+    let feature = manifest.lines().find(|line| line.starts_with("server = [")).unwrap();
+    feature.split("\"dep:").skip(1).map(|name| name.split('"').next().unwrap().to_owned()).collect()
+}
+
 /// What stands between backquotes in a cell.
 fn quoted(cell: &str) -> Vec<&str> {
     cell.split('`').skip(1).step_by(2).collect()
@@ -447,6 +459,7 @@ fn every_dependency_is_justified_and_every_justified_one_is_there() {
             used.extend(dependencies(&manifest));
         }
     }
+    used.extend(dependencies_of_the_server());
     used.sort();
     used.dedup();
     for name in &used {

@@ -401,7 +401,8 @@ fn the_experiments_that_come_with_the_program_can_be_read() {
         let experiment = Experiment::open(&path).unwrap_or_else(|error| panic!("{error}"));
         let said = |error| -> ! { panic!("{}: {error}", path.display()) };
         let method = |text: &str| {
-            monosplit::catalogue::parse(text, &[]).map(|_| ()).unwrap_or_else(|error| said(error));
+            let (text, ..) = monosplit::catalogue::split_finish(text).unwrap_or_else(|error| said(error));
+            monosplit::catalogue::parse(&text, &[]).map(|_| ()).unwrap_or_else(|error| said(error));
         };
         for part in &experiment.methods {
             let MapsFrom::Method(text) = &part.source else { continue };

@@ -190,7 +190,7 @@ fn open_lengths_are_those_of_each_input() {
         said.out
     );
     assert!(said.errors.contains("--input-shape settles them"), "{}", said.errors);
-    let both = ["explain", &network, &small, &large, "-o", &out, "--method", "gradient", "--raw", &raw];
+    let both = ["explain", &network, &small, &large, "-o", &out, "--method", "gradient", "-q", "--raw", &raw];
     refuses(both, &["maps of different sizes", "--raw"]);
     let photograph = chelsea().display().to_string();
     succeeds(["verify", &network, &photograph, "--resize", "16", "--crop", "16"]);

@@ -7,7 +7,10 @@ pub fn pearson(a: &[f64], b: &[f64]) -> Option<f64> {
     }
     let (a, b) = (centred(a), centred(b));
     let product = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a * b).sum::<f64>();
-    let size = product(&a, &a).sqrt() * product(&b, &b).sqrt();
+    let (of_a, of_b) = (product(&a, &a), product(&b, &b));
+    // The root of the product is exact for equal values, whose correlation is then exactly one; the product may overflow.
+    let root = (of_a * of_b).sqrt();
+    let size = if root.is_normal() { root } else { of_a.sqrt() * of_b.sqrt() };
     (size > 0.0).then(|| (product(&a, &b) / size).clamp(-1.0, 1.0))
 }
 

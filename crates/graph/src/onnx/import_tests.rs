@@ -171,8 +171,8 @@ fn cycles_dangling_and_duplicate_names_are_refused() {
 
 #[test]
 fn an_unsupported_op_is_named_with_its_node() {
-    let message = refused(&model(vec![node("LSTM", &["x"], &["y"], &[])], vec![]));
-    for part in ["LSTM", "node_y", "table of operators"] {
+    let message = refused(&model(vec![node("NonZero", &["x"], &["y"], &[])], vec![]));
+    for part in ["NonZero", "node_y", "table of operators"] {
         assert!(message.contains(part), "{message}");
     }
 }

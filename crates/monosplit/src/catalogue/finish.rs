@@ -11,7 +11,7 @@ const KEYS: [&str; 4] = ["abs", "channels", "rectify", "upsampling"];
 
 /// The text of a method without these options, how maps are made, and those options that differ from their default, in alphabetical
 /// order. A method's own option of the same name stays with the method.
-pub(crate) fn split_finish(text: &str) -> Result<(String, Finish, Vec<String>)> {
+pub fn split_finish(text: &str) -> Result<(String, Finish, Vec<String>)> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
     let entry = Entry::find(name)?;
     let (mut own, mut others) = (Vec::new(), Vec::new());

@@ -31,7 +31,7 @@ pub use alpha::AlphaChoice;
 #[cfg(feature = "eval")]
 pub(crate) use control::mask_count;
 #[cfg(feature = "eval")]
-pub(crate) use finish::split_finish;
+pub use finish::split_finish;
 pub use monosplit_graph::Options;
 
 /// The catalogue tells which methods there are.
@@ -447,8 +447,8 @@ mod tests {
         let of = |text: &str| parse(text, &[]).unwrap().options_text();
         assert_eq!(
             of("splitlrp:map=Pos"),
-            "map=pos,stabiliser=scale,theta=0.1,limit=10,correction=both,repeat=no,scale-over=sample,threshold=absolute,\
-             pool=convex,input-split=half,relu=max"
+            "map=pos,stabiliser=scale,theta=0.1,limit=10,correction=both,repeat=no,scale-over=sample,\
+             threshold=absolute,pool=convex,input-split=half,relu=max"
         );
         assert!(!of("splitcam:stabiliser=none").contains("theta"));
         assert!(of("lrp:composite=alpha-beta,alpha=3").contains("beta=2"));

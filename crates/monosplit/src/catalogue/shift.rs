@@ -11,6 +11,9 @@ use super::split::split;
 /// A share beyond this is no share.
 const MOST_SHARE: f64 = 1e6;
 
+/// Where sensitivities are shifted.
+const SHIFTED_AT: [(&str, ShiftAt); 2] = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
+
 /// What a method shifts by where neither α nor a share is given.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Usual {
@@ -33,10 +36,9 @@ pub(super) struct Shift {
 /// The options of the split with those of the shift, and its run-time numbers.
 pub(super) fn read(options: &mut Options, usual: Usual) -> Result<Shift> {
     let (split, mut settings) = split(options)?;
-    let places = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
     let invariants = [("halved", Invariant::Halved), ("whole", Invariant::Whole)];
     let split = split
-        .shift_at(options.one_of("shift-at", ShiftAt::Every, &places)?)
+        .shift_at(options.one_of("shift-at", ShiftAt::Every, &SHIFTED_AT)?)
         .invariant(options.one_of("invariant", Invariant::Halved, &invariants)?);
     if is_by_alpha(options, usual)? {
         told_where_none(options, "share", usual == Usual::Alpha);
@@ -62,6 +64,19 @@ pub(super) fn read(options: &mut Options, usual: Usual) -> Result<Shift> {
     settings.share = options.number("share", settings.share, 0.0..=MOST_SHARE)?;
     let split = split.alpha(AlphaInput::Share);
     Ok(Shift { split, settings, alpha: None, layer_alphas: None })
+}
+
+/// A method without sensitivities has nothing to shift: what says how is checked and changes nothing, so that the same words can
+/// be given for all methods of the split.
+pub(super) fn pass_over(options: &mut Options) -> Result<()> {
+    if is_by_alpha(options, Usual::Alpha)? {
+        alpha::read(options)?;
+        told_where_none(options, "share", false);
+    } else {
+        options.number("share", Settings::default().share, 0.0..=MOST_SHARE)?;
+        told_where_none(options, "alpha", false);
+    }
+    options.one_of("shift-at", ShiftAt::Every, &SHIFTED_AT).map(|_| ())
 }
 
 /// Whether α says how far; an error if a share does too, or neither.
@@ -123,6 +138,15 @@ mod tests {
         }
         MethodChoice::parse("splitcam-fused:alpha=0.4,invariant=whole", &[]).unwrap();
         MethodChoice::parse("splitcam:share=0.5,invariant=halved", &[]).unwrap();
+    }
+
+    #[test]
+    fn methods_without_sensitivities_pass_over_shifts() {
+        for text in ["splitlrp:alpha=0.3", "splitlrp:share=0.5,shift-at=affine"] {
+            assert_eq!(canonical(text), "splitlrp");
+        }
+        let both = refusal("splitlrp:share=0.5,alpha=0.3");
+        assert!(both.contains("alpha and share are two ways"), "{both}");
     }
 
     #[test]

@@ -24,7 +24,7 @@ const MAP: MethodOption = option("map", "comb", "the relevance: pos, neg, or com
 const ALPHA: MethodOption = option(
     "alpha",
     "0.4",
-    "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient; or one for each layer: 0.3/0.4/0.4",
+    "how far sensitivities are shifted, 0 to 1; 0.5 gives multiples of the gradient; or one for each layer, 0.3/0.4/0.4",
 );
 const ALPHA_AT: MethodOption = option(
     "alpha-at",
@@ -39,7 +39,7 @@ const SHARE: MethodOption = option(
 const FUSED_ALPHA: MethodOption = option(
     "alpha",
     "none",
-    "instead of share: how far sensitivities are shifted, 0 to 1; or one for each layer: 0.3/0.4/0.4",
+    "instead of share: how far sensitivities are shifted, 0 to 1; or one for each layer, 0.3/0.4/0.4",
 );
 const FUSED_SHARE: MethodOption =
     option("share", "0.5", "the norm of the hidden gradient at each layer over that of the ordinary one");
@@ -243,6 +243,7 @@ fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
     let maps = [("pos", RelevanceMap::Pos), ("neg", RelevanceMap::Neg), ("comb", RelevanceMap::Comb)];
     let map = options.one_of("map", RelevanceMap::Comb, &maps)?;
     let (split, settings) = split(options)?;
+    shift::pass_over(options)?;
     let title = match map {
         RelevanceMap::Pos => "SplitLRP pos",
         RelevanceMap::Neg => "SplitLRP neg",
@@ -254,6 +255,7 @@ fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
 fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
     let part = options.one_of("part", StreamPart::Plus, &PARTS)?;
     let (split, settings) = split(options)?;
+    shift::pass_over(options)?;
     let title = format!("Split activations{}", sign(part));
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }

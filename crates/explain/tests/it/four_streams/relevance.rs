@@ -1,6 +1,7 @@
 //! SplitLRP to the letter: ε-LRP with the positive and the negative stream as two sets of neurons.
 
-use monosplit_graph::NodeId;
+use monosplit_graph::op::Padding;
+use monosplit_graph::{NodeId, Op};
 
 use super::coefficients::Entry;
 use super::literal::{Literal, Pair, Sample, apply, transposed};
@@ -17,9 +18,10 @@ impl Literal {
         let (pair, terms) = (&sample.pairs[logits.index()], &sample.terms[logits.index()]);
         seed.plus[class] = jitter.disturbed(pair, terms).plus[class];
         all[logits.index()] = Some(seed);
+        let constants = self.constant_elements();
         for (id, node) in self.graph.nodes().rev() {
             let Some(r) = all[id.index()].clone() else { continue };
-            for (operand, r) in self.relevance_back(id, sample, &r, jitter) {
+            for (operand, r) in self.relevance_back(id, sample, &r, &constants, jitter) {
                 let input = node.inputs[operand];
                 if !self.graph.node(input).is_constant() {
                     all[input.index()].get_or_insert(Pair::zero(self.count(input))).add(&r);
@@ -29,11 +31,50 @@ impl Literal {
         all
     }
 
+    /// The elements of every value that padding by a number, or a constant part of a concatenation, has put there: they take no
+    /// share of a weighted sum, as its bias takes none. What mixes elements ends them.
+    fn constant_elements(&self) -> Vec<Vec<bool>> {
+        let mut all: Vec<Vec<bool>> = Vec::with_capacity(self.graph.len());
+        for (id, node) in self.graph.nodes() {
+            let mut marks = vec![false; self.count(id)];
+            let known = |operand: usize| &all[node.inputs[operand].index()];
+            let filled = match node.op {
+                Op::Pad { padding: Padding::Constant(c), .. } => c != 0.0,
+                Op::Concat { .. } => true,
+                _ => false,
+            };
+            match &self.rules[id.index()] {
+                Rule::Rectifier { .. } | Rule::Absolute | Rule::Clip { .. } | Rule::Smooth(_) => {
+                    marks.clone_from(known(0));
+                }
+                Rule::Linear { maps, .. } => {
+                    let moves = is_shape_node(&node.op) && !matches!(node.op, Op::Expand { .. });
+                    let by_element = matches!(node.op, Op::Binary(_) | Op::BatchNorm { .. });
+                    if moves || by_element && maps.len() == 1 && known(maps[0].0).len() == marks.len() {
+                        let mut reached = vec![false; marks.len()];
+                        for (operand, entries) in maps {
+                            for &(o, a, _) in entries {
+                                (marks[o], reached[o]) = (known(*operand)[a], true);
+                            }
+                        }
+                        if filled {
+                            reached.iter().zip(&mut marks).for_each(|(reached, mark)| *mark |= !reached);
+                        }
+                    }
+                }
+                Rule::Constant | Rule::Input | Rule::Contest { .. } | Rule::Product { .. } => {}
+            }
+            all.push(marks);
+        }
+        all
+    }
+
     fn relevance_back(
         &self,
         id: NodeId,
         sample: &Sample,
         r: &Pair,
+        constants: &[Vec<bool>],
         jitter: &mut Jitter,
     ) -> Vec<(usize, Pair)> {
         let node = self.graph.node(id);
@@ -69,6 +110,10 @@ impl Literal {
             }
             Rule::Linear { maps, bias } => {
                 let (i, entries) = &maps[0];
+                let is_sum = !matches!(node.op, Op::Binary(_) | Op::BatchNorm { .. });
+                let known = &constants[inputs[*i].index()];
+                let varies = |&&(_, a, _): &&Entry| !(is_sum && known[a]);
+                let entries: &Vec<Entry> = &entries.iter().filter(varies).copied().collect();
                 let (mut z, mut sizes) =
                     (Pair::zero(r.plus.len()), bias.iter().map(|b| b.abs()).collect::<Vec<_>>());
                 apply(entries, pair(*i), &mut z);

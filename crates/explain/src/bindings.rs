@@ -17,6 +17,7 @@ pub(crate) fn bind(graph: &Graph, batch: &ExplainBatch<'_>, classes: &[i64]) -> 
             (_, Some((_, tensor))) => tensor.clone(),
             (inputs::CLASS, _) => Tensor::vector(classes.to_vec()),
             (inputs::ALPHA, _) => alpha(settings, graph.node(id).shape.fixed_at(0))?,
+            (inputs::SHARE, _) => Tensor::scalar(settings.share),
             (inputs::THETA, _) => Tensor::scalar(settings.theta),
             (inputs::LIMIT, _) => Tensor::scalar(settings.limit),
             (other, None) => {

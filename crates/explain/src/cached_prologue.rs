@@ -32,7 +32,7 @@ const CACHED_CLASSES: usize = 4;
 impl CachedPrologue {
     /// Cuts and compiles the graph of an explanation whose class is given; `None` if it has no such part.
     pub(crate) fn new(graph: &Graph, engine: &dyn Engine) -> Result<Option<Self>> {
-        let numbers = [inputs::ALPHA, inputs::THETA, inputs::LIMIT];
+        let numbers = [inputs::ALPHA, inputs::SHARE, inputs::THETA, inputs::LIMIT];
         let Some(cut) = cut(graph, inputs::CLASS, &numbers)? else { return Ok(None) };
         let (prologue, main) = (engine.compile(&cut.prologue)?, engine.compile(&cut.main)?);
         Ok(Some(CachedPrologue { cut, prologue, main, cache: Mutex::new(VecDeque::new()) }))

@@ -143,7 +143,8 @@ fn injections(
     shifts: &Rc<Shifts>,
 ) -> Result<Vec<Injection>> {
     let network = builder.network.clone();
-    let mass = builder.graph.times(builder.seed(), shifts.seed())?;
+    let seed = builder.seed();
+    let mass = shifts.mass_of_scores(&mut builder.graph, seed)?;
     let rules = Masses { network: network.clone(), shifts: shifts.clone() };
     let mut masses = Walk::new(rules, network.logits(), mass);
     let above = network.dependents(&[at]);

@@ -57,6 +57,8 @@ pub struct Settings {
     /// The shift α: one number, or one per shifted layer where the split was set up so. Between 0 (the true
     /// gradients of `g` and `h`) and ½ (multiples of the ordinary gradient).
     pub alpha: Vec<f64>,
+    /// The norm of the hidden gradient at the layer, as a multiple of that of the ordinary one, where the split was set up so.
+    pub share: f64,
     /// The factor θ by which the stabiliser `Scale` multiplies.
     pub theta: f64,
     /// The limit Θ past which it does so.
@@ -65,7 +67,7 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Settings { alpha: vec![0.4], theta: 0.1, limit: 10.0 }
+        Settings { alpha: vec![0.4], share: 0.5, theta: 0.1, limit: 10.0 }
     }
 }
 
@@ -74,6 +76,9 @@ impl Settings {
     pub fn check(&self) -> Result<()> {
         if self.alpha.iter().any(|a| !(0.0..=1.0).contains(a)) {
             return Err(Error::argument("α must lie between 0 and 1 (½ gives the ordinary gradient)"));
+        }
+        if !(0.0..=1e6).contains(&self.share) {
+            return Err(Error::argument("the share of the hidden gradient must lie between 0 and 1000000"));
         }
         if !(self.theta > 0.0 && self.theta <= 1.0) {
             return Err(Error::argument("θ must be greater than 0 and at most 1"));
@@ -88,6 +93,12 @@ impl Settings {
     #[must_use]
     pub fn alpha(self, alpha: f64) -> Self {
         Settings { alpha: vec![alpha], ..self }
+    }
+
+    /// Another share of the hidden gradient.
+    #[must_use]
+    pub fn share(self, share: f64) -> Self {
+        Settings { share, ..self }
     }
 }
 

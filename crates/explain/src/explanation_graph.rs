@@ -61,6 +61,8 @@ pub mod inputs {
     pub const CLASS: &str = "class";
     /// The shift α.
     pub const ALPHA: &str = "alpha";
+    /// The ratio of the hidden to the ordinary gradient.
+    pub const SHARE: &str = "share";
     /// The factor θ of the scaling stabiliser.
     pub const THETA: &str = "theta";
     /// The limit Θ of the scaling stabiliser.
@@ -69,7 +71,7 @@ pub mod inputs {
     pub const BASELINE: &str = "baseline";
 
     /// All of them.
-    pub const ALL: [&str; 5] = [CLASS, ALPHA, THETA, LIMIT, BASELINE];
+    pub const ALL: [&str; 6] = [CLASS, ALPHA, SHARE, THETA, LIMIT, BASELINE];
 }
 
 impl ExplanationGraph {

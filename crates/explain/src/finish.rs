@@ -177,7 +177,7 @@ fn normalised(g: &mut Graph, map: NodeId, how: Normalise) -> Result<NodeId> {
 
 /// Rearranges a map over tokens `[N, T]` into the grid of patches `[N, rows, columns]`, without the class token and other extra
 /// tokens. Other maps stay as they are.
-fn on_patches(g: &mut Graph, map: NodeId, image: &Shape, image_channels: usize) -> Result<NodeId> {
+pub(crate) fn on_patches(g: &mut Graph, map: NodeId, image: &Shape, image_channels: usize) -> Result<NodeId> {
     let shape = g.node(map).shape.clone();
     let (Some(tokens), 2) = (shape.fixed_at(1), shape.rank()) else { return Ok(map) };
     let Some(Grid { dropped, rows, columns }) = Grid::of(image, image_channels, tokens) else {

@@ -146,18 +146,29 @@ impl Scale {
 
     /// The largest element of each sample.
     pub(crate) fn largest(&self, g: &mut Graph, a: NodeId) -> Result<NodeId> {
+        self.reduced(g, Reduction::Max, a)
+    }
+
+    /// The sum of the squares of each sample.
+    pub(crate) fn sum_of_squares(&self, g: &mut Graph, a: NodeId) -> Result<NodeId> {
+        let squares = g.times(a, a)?;
+        self.reduced(g, Reduction::Sum, squares)
+    }
+
+    /// The elements of each sample, reduced to one number.
+    pub(crate) fn reduced(&self, g: &mut Graph, reduction: Reduction, a: NodeId) -> Result<NodeId> {
         let shape = g.node(a).shape.clone();
         let Some((axis, per_sample, samples)) = self.axis(g, a) else {
             let axes: Vec<usize> = (0..shape.rank()).collect();
-            return if axes.is_empty() { Ok(a) } else { g.reduced(Reduction::Max, a, &axes, false) };
+            return if axes.is_empty() { Ok(a) } else { g.reduced(reduction, a, &axes, false) };
         };
         let others: Vec<usize> = (0..shape.rank()).filter(|&i| i != axis).collect();
-        let largest = if others.is_empty() { a } else { g.reduced(Reduction::Max, a, &others, false)? };
+        let reduced = if others.is_empty() { a } else { g.reduced(reduction, a, &others, false)? };
         if per_sample == 1 {
-            return Ok(largest);
+            return Ok(reduced);
         }
-        let grouped = g.reshaped(largest, Shape::new([samples, Dim::Fixed(per_sample)]))?;
-        g.reduced(Reduction::Max, grouped, &[1], false)
+        let grouped = g.reshaped(reduced, Shape::new([samples, Dim::Fixed(per_sample)]))?;
+        g.reduced(reduction, grouped, &[1], false)
     }
 
     /// One number per sample, shaped to be broadcast against `like`.

@@ -15,6 +15,7 @@ use monosplit_autodiff::{Edge, Rectifier, Rules, rectifier};
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, Result};
 
+use crate::hidden_share::filled;
 use crate::network::Network;
 use crate::operator_norm::{Direction, log2_norm_bound, log2_slope_bound};
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
@@ -193,8 +194,14 @@ impl Sensitivities {
                 (g.select(on, m.gradient, sloped)?, kept)
             }
         };
-        kept = self.scale.sum_of(g, kept, lost)?;
-        let hidden = self.either(g, on, m.hidden, kept)?;
+        let hidden = if self.shifts.keeps_share() {
+            let kept = self.either(g, on, m.hidden, kept)?;
+            let lost = self.either(g, on, None, lost)?;
+            filled(g, &self.scale, gradient, kept, lost)?
+        } else {
+            kept = self.scale.sum_of(g, kept, lost)?;
+            self.either(g, on, m.hidden, kept)?
+        };
         Ok(Sensitivity { gradient, hidden, mass: m.mass })
     }
 
@@ -238,7 +245,7 @@ impl Sensitivities {
         let lost = self.scale.combine(g, spread, won_mass, |g, all, won| {
             if maximum.minimum { g.minus(won, all) } else { g.minus(all, won) }
         })?;
-        let hidden = self.scale.sum_of(g, won, Some(lost))?;
+        let hidden = self.with_lost(g, gradient, won, Some(lost))?;
         Ok(Sensitivity { gradient, hidden, mass: spread })
     }
 
@@ -261,9 +268,28 @@ impl Sensitivities {
             Pooling::Convex if binary == Binary::Max => (Some(m.mass), m.mass),
             Pooling::Convex => (Some(m.mass.map(g, |g, v| g.negated(v))?), m.mass),
         };
-        let hidden = self.either(g, on, m.hidden, lost)?;
-        let hidden = hidden.map(|e| e.map(g, to_input)).transpose()?;
+        let hidden = if self.shifts.keeps_share() {
+            let kept = self.either(g, on, m.hidden, None)?.map(|e| e.map(g, to_input)).transpose()?;
+            let lost = self.either(g, on, None, lost)?.map(|e| e.map(g, to_input)).transpose()?;
+            filled(g, &self.scale, gradient, kept, lost)?
+        } else {
+            self.either(g, on, m.hidden, lost)?.map(|e| e.map(g, to_input)).transpose()?
+        };
         Ok(Sensitivity { gradient, hidden, mass: mass.map(g, to_input)? })
+    }
+
+    /// What is kept of the hidden gradient and what the node adds to it.
+    fn with_lost(
+        &self,
+        g: &mut Graph,
+        gradient: NodeId,
+        kept: Option<Scaled>,
+        lost: Option<Scaled>,
+    ) -> Result<Option<Scaled>> {
+        match self.shifts.keeps_share() {
+            true => filled(g, &self.scale, gradient, kept, lost),
+            false => self.scale.sum_of(g, kept, lost),
+        }
     }
 
     /// `clip(z) = low + relu(z − low) − relu(z − high)`, both ReLUs by the rule for ReLUs.

@@ -1,21 +1,34 @@
 //! The shift of sensitivities: at each counted node the mass is multiplied by `1 − 2α`, so that the hidden gradient does not
 //! dominate the ordinary one.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use monosplit_graph::op::{AffineLayer, Binary};
 use monosplit_graph::{Graph, NodeId, Op, Result, Shape};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::explanation_graph::inputs;
+use crate::hidden_share::of_unit_norm;
 use crate::network::Network;
-use crate::scaled::Scaled;
+use crate::scaled::{Scale, Scaled};
 use crate::split::{AlphaInput, ShiftAt, Split};
 
-/// The factor `1 − 2α` of every counted node.
-pub(crate) struct Shifts {
-    factors: HashMap<NodeId, NodeId>,
-    seed: NodeId,
+/// How far every counted node is shifted.
+pub(crate) enum Shifts {
+    /// By the factor `1 − 2α`.
+    Factors {
+        /// The factor of each node.
+        factors: HashMap<NodeId, NodeId>,
+        /// That of the class scores.
+        seed: NodeId,
+    },
+    /// So that the mass that leaves it has norm one. What the hidden gradient takes of it is settled where it takes it.
+    UnitMass {
+        /// The nodes, and the arithmetic of one number per sample.
+        nodes: HashSet<NodeId>,
+        /// Norms are those of each sample.
+        scale: Scale,
+    },
 }
 
 impl Shifts {
@@ -26,7 +39,7 @@ impl Shifts {
             AlphaInput::Uniform => {
                 let alpha = builder.added_input(inputs::ALPHA, Shape::default())?;
                 let seed = complement(&mut builder.graph, alpha)?;
-                Ok(Shifts { factors: nodes.into_iter().map(|id| (id, seed)).collect(), seed })
+                Ok(Shifts::Factors { factors: nodes.into_iter().map(|id| (id, seed)).collect(), seed })
             }
             AlphaInput::PerLayer => {
                 let alphas = builder.added_input(inputs::ALPHA, Shape::fixed(&[nodes.len() + 1]))?;
@@ -39,26 +52,48 @@ impl Shifts {
                 let seed = at(nodes.len())?;
                 let factors =
                     nodes.iter().enumerate().map(|(i, &id)| Ok((id, at(i)?))).collect::<Result<_>>()?;
-                Ok(Shifts { factors, seed })
+                Ok(Shifts::Factors { factors, seed })
+            }
+            AlphaInput::Share => {
+                // A function of one value leaves the mass as it is, or scales it by a slope that the next node makes up for.
+                let graph = builder.network.graph();
+                let changes_norm = |id: &NodeId| !matches!(graph.node(*id).op, Op::Unary(_));
+                let nodes = nodes.into_iter().filter(changes_norm).collect();
+                Ok(Shifts::UnitMass { nodes, scale: builder.scale })
             }
         }
     }
 
-    /// The factor at the class scores.
-    pub(crate) fn seed(&self) -> NodeId {
-        self.seed
+    /// The mass at the class scores, where the gradient is `seed`.
+    pub(crate) fn mass_of_scores(&self, g: &mut Graph, seed: NodeId) -> Result<NodeId> {
+        match self {
+            Shifts::Factors { seed: factor, .. } => g.times(seed, *factor),
+            Shifts::UnitMass { .. } => Ok(seed),
+        }
     }
 
-    /// The factor at a counted node.
+    /// The factor at a counted node, where it is known before the walk.
     pub(crate) fn factor(&self, id: NodeId) -> Option<NodeId> {
-        self.factors.get(&id).copied()
+        match self {
+            Shifts::Factors { factors, .. } => factors.get(&id).copied(),
+            Shifts::UnitMass { .. } => None,
+        }
+    }
+
+    /// Whether the hidden gradient is kept at the norm of the ordinary one.
+    pub(crate) fn keeps_share(&self) -> bool {
+        matches!(self, Shifts::UnitMass { .. })
     }
 
     /// The mass that leaves node `id`.
     pub(crate) fn apply(&self, g: &mut Graph, id: NodeId, mass: Scaled) -> Result<Scaled> {
-        match self.factor(id) {
-            Some(factor) => mass.map(g, |g, value| g.times(value, factor)),
-            None => Ok(mass),
+        match self {
+            Shifts::Factors { factors, .. } => match factors.get(&id) {
+                Some(&factor) => mass.map(g, |g, value| g.times(value, factor)),
+                None => Ok(mass),
+            },
+            Shifts::UnitMass { nodes, scale } if nodes.contains(&id) => of_unit_norm(g, scale, mass),
+            Shifts::UnitMass { .. } => Ok(mass),
         }
     }
 }

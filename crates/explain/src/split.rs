@@ -77,7 +77,7 @@ pub enum ShiftAt {
     Affine,
 }
 
-/// Whether the shift is one number or one per shifted node.
+/// Where the size of the shift comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AlphaInput {
     /// One number for all nodes.
@@ -85,6 +85,9 @@ pub enum AlphaInput {
     Uniform,
     /// One number per shifted node, in the order [`Split::shifted_layers`] lists them.
     PerLayer,
+    /// No number: every node is shifted as far as it takes for the hidden gradient to keep the norm of the ordinary one. The
+    /// input [`share`](crate::inputs::SHARE) is the ratio `‖E‖/‖d‖` at the layer.
+    Share,
 }
 
 /// The sum that the four sensitivities of a value keep.
@@ -94,7 +97,7 @@ pub enum Invariant {
     #[default]
     Halved,
     /// `(δ⁺ᵍ − δ⁻ᵍ) − (δ⁺ʰ − δ⁻ʰ) = ∂f/∂a`, the paper's equation to the letter: sensitivities are corrected until it holds, and the
-    /// ordinary gradient has half its weight beside the hidden one.
+    /// ordinary gradient has half its weight beside the hidden one, unless a [share](AlphaInput::Share) sets that weight.
     Whole,
 }
 
@@ -112,7 +115,7 @@ pub struct Split {
     pub relu: ReluMode,
     /// Where sensitivities are shifted.
     pub shift_at: ShiftAt,
-    /// Whether all shifts are the same number.
+    /// Where the size of the shift comes from.
     pub alpha: AlphaInput,
     /// How the stabiliser `Scale` is read.
     pub scaling: Scaling,
@@ -159,7 +162,7 @@ impl Split {
         Split { shift_at, ..self }
     }
 
-    /// One α for all nodes or one each.
+    /// One α for all nodes, one each, or a share of the hidden gradient.
     #[must_use]
     pub fn alpha(self, alpha: AlphaInput) -> Self {
         Split { alpha, ..self }

@@ -8,11 +8,12 @@ use monosplit_graph::{Graph, NodeId, Result, Shape};
 
 use crate::explanation_builder::ExplanationBuilder;
 use crate::explanation_graph::inputs;
+use crate::hidden_share::with_share;
 use crate::relevance::{EPSILON, RecordedRelevance, Relevance, Relevances};
 use crate::scaled::{Scale, Scaled};
 use crate::sensitivity::{Sensitivities, Sensitivity};
 use crate::shift::Shifts;
-use crate::split::{Invariant, Split, Stabiliser};
+use crate::split::{AlphaInput, Invariant, Split, Stabiliser};
 use crate::sum_stream::{SumStream, Thresholds};
 
 /// One of the two networks the split produces.
@@ -75,12 +76,12 @@ impl ExplanationBuilder<'_> {
 
     /// `(d, E, σ)` of the value `at`.
     pub(crate) fn sensitivities(&mut self, split: &Split, at: NodeId) -> Result<Sensitivity> {
-        self.message(split, at, |builder| {
+        let message = self.message(split, at, |builder| {
             let stream = builder.stream(split, false)?;
             let shifts = Rc::new(Shifts::new(builder, split)?);
             let (scale, network) = (builder.scale, builder.network.clone());
             let (seed, scores) = (builder.seed(), builder.scores());
-            let mass = Scaled::plain(builder.graph.times(seed, shifts.seed())?, 0.0);
+            let mass = Scaled::plain(shifts.mass_of_scores(&mut builder.graph, seed)?, 0.0);
             let gradient = match split.invariant {
                 Invariant::Halved => seed,
                 Invariant::Whole => builder.graph.scaled(0.5, seed)?,
@@ -88,7 +89,12 @@ impl ExplanationBuilder<'_> {
             let message = Sensitivity { gradient, hidden: None, mass };
             let rules = Sensitivities { network, split: *split, scale, stream, shifts };
             Ok(Walk::new(rules, scores, message))
-        })
+        })?;
+        if split.alpha != AlphaInput::Share {
+            return Ok(message);
+        }
+        let share = self.added_input(inputs::SHARE, Shape::default())?;
+        with_share(&mut self.graph, &self.scale, message, share)
     }
 
     /// `(R⁺, R⁻)` of the value `at`, each under its exponent.

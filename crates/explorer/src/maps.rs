@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use monosplit::catalogue::{ConfiguredMethod, Entry, Family, MethodChoice, ValueBounds};
+use monosplit::catalogue::{ConfiguredMethod, Entry, Family, MethodChoice, MethodOption, ValueBounds};
 use monosplit::engine::Engine;
 use monosplit::explain::{
     Class, ExplainBatch, Explainer, Explanation, MapRequest, Procedure, Settings, chosen_layer,
@@ -64,9 +64,10 @@ pub(crate) struct ChosenMap {
     is_shifted: bool,
 }
 
-/// Whether a method takes the shift α. Others have options of the same name that mean something else.
+/// Whether a method is shifted by α unless told otherwise. Others have options of the same name that mean something else.
 pub(crate) fn takes_shift(entry: &Entry) -> bool {
-    entry.family == Family::Split && entry.options.iter().any(|option| option.key == "alpha")
+    let is_usual = |option: &MethodOption| option.key == "alpha" && option.default != "none";
+    entry.family == Family::Split && entry.options.iter().any(is_usual)
 }
 
 /// A method in one word, without the shift α.
@@ -84,7 +85,9 @@ impl ChosenMap {
         preprocess: &Preprocess,
     ) -> Result<Self> {
         let name = choice.method.split(':').next().unwrap_or_default();
-        let is_shifted = takes_shift(Entry::find(name)?);
+        // A share of the hidden gradient takes the place of α.
+        let is_shifted =
+            takes_shift(Entry::find(name)?) && !MethodChoice::parse(&choice.method, &[])?.is_given("share");
         let alpha = alpha.filter(|_| is_shifted).map(|alpha| ("alpha".to_owned(), alpha.to_string()));
         let asked = MethodChoice::parse(&choice.method, alpha.as_slice())?;
         let method = asked.resolve(&ValueBounds::of(Some(preprocess))?, model.graph())?;

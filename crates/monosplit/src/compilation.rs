@@ -34,8 +34,9 @@ const MOST_NAMES: usize = 10_000;
 const EXPLAINED: &str = "explained_class";
 
 /// The ranges of the numbers that are inputs of a compiled file.
-const RANGES: [(&str, (f64, f64)); 3] = [
+const RANGES: [(&str, (f64, f64)); 4] = [
     (inputs::ALPHA, (0.0, 1.0)),
+    (inputs::SHARE, (0.0, 1e6)),
     (inputs::THETA, (f32::MIN_POSITIVE as f64, 1.0)),
     (inputs::LIMIT, (f32::MIN_POSITIVE as f64, f64::INFINITY)),
 ];
@@ -208,7 +209,9 @@ impl Compilation {
             let held = exact || (*name == inputs::ALPHA && value.shape().len() == 1);
             if held || !is_read(&graph, name) {
                 graph = with_constant(&graph, name, value)?;
-            } else if precision == Precision::F64 && [inputs::ALPHA, inputs::BASELINE].contains(name) {
+            } else if precision == Precision::F64
+                && [inputs::ALPHA, inputs::SHARE, inputs::BASELINE].contains(name)
+            {
                 graph = with_exact_default(&graph, name, value.to_f64()[0])?;
             }
         }
@@ -481,11 +484,13 @@ fn within_range(graph: &Graph, input: &str, (low, high): (f64, f64)) -> Result<G
 /// The run-time numbers of the methods. Methods share the inputs, so that the numbers must agree.
 fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
     let alpha = shared_alpha(maps)?;
+    let share = shared(maps, inputs::SHARE, |settings| settings.share)?;
     let theta = shared(maps, inputs::THETA, |settings| settings.theta)?;
     let limit = shared(maps, inputs::LIMIT, |settings| settings.limit)?;
     let usual = Settings::default();
     Ok(Settings {
         alpha: alpha.unwrap_or(usual.alpha),
+        share: share.unwrap_or(usual.share),
         theta: theta.unwrap_or(usual.theta),
         limit: limit.unwrap_or(usual.limit),
     })
@@ -494,9 +499,7 @@ fn settings(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Settings> {
 /// α of the methods that take it; an error if they differ, since the file has one input for it.
 fn shared_alpha(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Option<Vec<f64>>> {
     let one = shared(maps, inputs::ALPHA, |settings| settings.alpha[0])?;
-    let takes =
-        |chosen: &&ConfiguredMethod| chosen.options.iter().any(|(option, _)| *option == inputs::ALPHA);
-    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
+    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(|chosen| takes(chosen, inputs::ALPHA));
     let Some(first) = taking.next().filter(|_| one.is_some()) else { return Ok(None) };
     match taking.find(|other| other.settings.alpha != first.settings.alpha) {
         Some(other) => Err(Error::argument(format!(
@@ -508,14 +511,18 @@ fn shared_alpha(maps: &[(&ConfiguredMethod, MapRequest)]) -> Result<Option<Vec<f
     }
 }
 
+/// Whether a method reads a run-time number; one that shifts by a share tells that its α is none.
+fn takes(chosen: &ConfiguredMethod, name: &str) -> bool {
+    chosen.options.iter().any(|(option, value)| *option == name && !value.eq_ignore_ascii_case("none"))
+}
+
 /// The value of a number that several methods take; an error if they differ, since the file has one input for it.
 fn shared(
     maps: &[(&ConfiguredMethod, MapRequest)],
     name: &str,
     number: fn(&Settings) -> f64,
 ) -> Result<Option<f64>> {
-    let takes = |chosen: &&ConfiguredMethod| chosen.options.iter().any(|(option, _)| *option == name);
-    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(takes);
+    let mut taking = maps.iter().map(|(chosen, _)| *chosen).filter(|chosen| takes(chosen, name));
     let Some(first) = taking.next() else { return Ok(None) };
     let own = number(&first.settings);
     match taking.find(|other| number(&other.settings) != own) {
@@ -544,6 +551,7 @@ fn defaults(graph: &Graph, class: ClassSource, settings: &Settings) -> Vec<(&'st
     let all = [
         (inputs::CLASS, Tensor::vector(vec![class])),
         (inputs::ALPHA, alpha),
+        (inputs::SHARE, Tensor::scalar(settings.share)),
         (inputs::THETA, Tensor::scalar(settings.theta)),
         (inputs::LIMIT, Tensor::scalar(settings.limit)),
     ];

@@ -40,8 +40,9 @@ impl<'a> CompiledFile<'a> {
                 format!("'--method {}{layer}'", map.method)
             });
             let held = held.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ");
-            let numbers =
-                [inputs::ALPHA, inputs::THETA, inputs::LIMIT].into_iter().filter(|name| self.reads(name));
+            let numbers = [inputs::ALPHA, inputs::SHARE, inputs::THETA, inputs::LIMIT]
+                .into_iter()
+                .filter(|name| self.reads(name));
             let numbers: String = numbers.map(|name| format!("; --{name} is free")).collect();
             return refused(
                 "it holds no such map; what it shows",
@@ -152,6 +153,7 @@ impl<'a> CompiledFile<'a> {
         };
         Settings {
             alpha: vec![pick(inputs::ALPHA, given.alpha[0])],
+            share: pick(inputs::SHARE, given.share),
             theta: pick(inputs::THETA, given.theta),
             limit: pick(inputs::LIMIT, given.limit),
         }

@@ -52,6 +52,11 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "PATTERN=A", verbatim_doc_comment)]
     alpha_at: Vec<String>,
 
+    /// Instead of --alpha: the norm of the hidden gradient at the layer over that of the ordinary one,
+    /// which means the same in every network [default of splitcam-fused: 0.5]
+    #[arg(long, value_name = "R", verbatim_doc_comment)]
+    share: Option<String>,
+
     /// Shift at every node (every) or at affine ones only (affine).
     #[arg(long, value_name = "WHERE")]
     shift_at: Option<String>,
@@ -214,6 +219,7 @@ impl MethodArgs {
             ("part", &self.part),
             ("map", &self.map),
             (inputs::ALPHA, &self.alpha),
+            (inputs::SHARE, &self.share),
             ("shift-at", &self.shift_at),
             ("stabiliser", &self.stabiliser),
             (inputs::THETA, &self.theta),
@@ -251,7 +257,12 @@ impl MethodArgs {
 
     /// The inputs of a compiled file that were given a number.
     pub(crate) fn numbers(&self) -> Vec<&'static str> {
-        let all = [(inputs::ALPHA, &self.alpha), (inputs::THETA, &self.theta), (inputs::LIMIT, &self.limit)];
+        let all = [
+            (inputs::ALPHA, &self.alpha),
+            (inputs::SHARE, &self.share),
+            (inputs::THETA, &self.theta),
+            (inputs::LIMIT, &self.limit),
+        ];
         all.into_iter().filter(|(_, value)| value.is_some()).map(|(name, _)| name).collect()
     }
 }

@@ -44,7 +44,7 @@ pub(crate) fn compiled(folder: &ScratchFolder, network: &str, words: &[&str]) ->
 }
 
 pub(crate) fn import_report(path: &str) -> ImportReport {
-    let import = ["class", "alpha", "theta", "limit", "baseline"];
+    let import = ["class", "alpha", "share", "theta", "limit", "baseline"];
     let import = import.into_iter().fold(ImportOptions::default(), ImportOptions::optional_input);
     onnx::import_report(&std::fs::read(path).unwrap(), None, &import).unwrap()
 }

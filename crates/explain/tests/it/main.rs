@@ -2,6 +2,7 @@
 
 mod dropout;
 mod four_streams;
+mod fused;
 mod gradients_and_cams;
 mod multi_pass;
 mod propagation;

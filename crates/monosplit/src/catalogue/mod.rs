@@ -14,6 +14,7 @@ mod gradient;
 mod masking_cam;
 mod perturbation;
 mod propagation;
+mod shift;
 mod split;
 
 use std::sync::Arc;

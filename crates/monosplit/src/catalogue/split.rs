@@ -1,13 +1,15 @@
 //! The methods of the split.
 
-use monosplit_explain::methods::{RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream};
+use monosplit_explain::methods::{
+    Combination, FusedSplitCam, RelevanceMap, SplitCam, SplitGrad, SplitLrp, SplitStream,
+};
 use monosplit_explain::{
     AlphaInput, Correction, DecomposedMap, InputSplit, Invariant, Pooling, ReluMode, Repetition, ScaledOver,
-    Scaling, Settings, ShiftAt, Split, Stabiliser, Stream, StreamPart, Threshold,
+    Scaling, Settings, Split, Stabiliser, Stream, StreamPart, Threshold,
 };
 use monosplit_graph::{Error, Result};
 
-use super::alpha::{self, AlphaChoice};
+use super::shift::{self, Shift, Usual};
 use super::{Closed, ConfiguredMethod, Entry, Family, MethodOption, Options, option};
 
 const PAPER: &str =
@@ -29,6 +31,32 @@ const ALPHA_AT: MethodOption = option(
     "",
     "another alpha for layers by name: layer4.*=0.3;convolutions=0.42 (* stands for any text)",
 );
+const SHARE: MethodOption = option(
+    "share",
+    "none",
+    "instead of alpha: the norm of the hidden gradient at the layer over that of the ordinary one",
+);
+const FUSED_ALPHA: MethodOption = option(
+    "alpha",
+    "none",
+    "instead of share: how far sensitivities are shifted, 0 to 1; or one for each layer, 0.3/0.4/0.4",
+);
+const FUSED_SHARE: MethodOption =
+    option("share", "0.5", "the norm of the hidden gradient at each layer over that of the ordinary one");
+const LAYERS: MethodOption = option(
+    "layers",
+    "auto",
+    "the layers, separated by semicolons; auto: one for each spatial size of the network",
+);
+const MEAN: MethodOption =
+    option("mean", "product", "how the layers' maps are combined: product, arithmetic or harmonic");
+const EPSILON: MethodOption = option(
+    "epsilon",
+    "0.01",
+    "added to the square of a layer's map, over its mean, before maps are combined",
+);
+const EXPONENT: MethodOption =
+    option("exponent", "1", "the power of each map: the larger, the more a product concentrates");
 const SHIFT_AT: MethodOption = option("shift-at", "every", "shift at every node, or at affine ones only");
 const STABILISER: MethodOption =
     option("stabiliser", "scale", "how streams are kept small: none, scale, shift or recentre");
@@ -59,11 +87,35 @@ const INPUT_SPLIT: MethodOption =
     option("input-split", "half", "how the input is divided: half, signed, positive or negative");
 const RELU: MethodOption = option("relu", "max", "how a ReLU divides between the streams: max, min or half");
 
+const FUSED: &[MethodOption] = &[
+    LAYERS,
+    MEAN,
+    EPSILON,
+    EXPONENT,
+    STREAM,
+    PART,
+    FUSED_SHARE,
+    FUSED_ALPHA,
+    ALPHA_AT,
+    SHIFT_AT,
+    INVARIANT,
+    STABILISER,
+    THETA,
+    LIMIT,
+    CORRECTION,
+    REPEAT,
+    SCALE_OVER,
+    THRESHOLD,
+    POOL,
+    INPUT_SPLIT,
+    RELU,
+];
 const SENSITIVITY: &[MethodOption] = &[
     STREAM,
     PART,
     ALPHA,
     ALPHA_AT,
+    SHARE,
     SHIFT_AT,
     INVARIANT,
     STABILISER,
@@ -106,6 +158,14 @@ pub(super) const ENTRIES: &[Entry] = &[
         make: split_cam,
     },
     Entry {
+        name: "splitcam-fused",
+        family: Family::Split,
+        summary: "the SplitCAMs of layers of all spatial sizes, combined into one map at the image",
+        citation: "monosplit, the chapter Beyond the paper; SplitCAM: Hidden Monotonicity, CVPR 2026",
+        options: FUSED,
+        make: fused,
+    },
+    Entry {
         name: "splitgrad",
         family: Family::Split,
         summary: "a stream's sensitivities, averaged over channels",
@@ -133,9 +193,8 @@ pub(super) const ENTRIES: &[Entry] = &[
 
 fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let Sensitive { split, settings, layer_alphas } = sensitive(options)?;
+    let Shift { split, settings, alpha, layer_alphas } = shift::read(options, Usual::Alpha)?;
     let title = format!("SplitCAM {}{}", stream.letter(), sign(part));
-    let alpha = layer_alphas.is_none().then_some(settings.alpha[0]);
     let closed = closed(split, stream, part, DecomposedMap::SplitCam);
     Ok(ConfiguredMethod {
         settings,
@@ -148,9 +207,8 @@ fn split_cam(options: &mut Options) -> Result<ConfiguredMethod> {
 
 fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     let (stream, part) = sensitivity(options)?;
-    let Sensitive { split, settings, layer_alphas } = sensitive(options)?;
+    let Shift { split, settings, alpha, layer_alphas } = shift::read(options, Usual::Alpha)?;
     let title = format!("SplitGrad {}{}", stream.letter(), sign(part));
-    let alpha = layer_alphas.is_none().then_some(settings.alpha[0]);
     let closed = closed(split, stream, part, DecomposedMap::SplitGrad);
     Ok(ConfiguredMethod {
         settings,
@@ -161,11 +219,31 @@ fn split_grad(options: &mut Options) -> Result<ConfiguredMethod> {
     })
 }
 
+fn fused(options: &mut Options) -> Result<ConfiguredMethod> {
+    let combinations = [
+        ("product", Combination::Product),
+        ("arithmetic", Combination::Mean),
+        ("harmonic", Combination::HarmonicMean),
+    ];
+    let layers = options.text("layers").filter(|text| !text.eq_ignore_ascii_case("auto"));
+    let layers = layers.map_or_else(Vec::new, |text| {
+        text.split(';').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).collect()
+    });
+    let combination = options.one_of("mean", Combination::Product, &combinations)?;
+    let epsilon = options.number("epsilon", 0.01, f64::MIN_POSITIVE..=1e6)?;
+    let exponent = options.number("exponent", 1.0, f64::MIN_POSITIVE..=8.0)?;
+    let (stream, part) = sensitivity(options)?;
+    let Shift { split, settings, alpha, layer_alphas } = shift::read(options, Usual::Share)?;
+    let method = FusedSplitCam { split, stream, part, layers, combination, epsilon, exponent };
+    let title = format!("Fused SplitCAM {}{}", stream.letter(), sign(part));
+    Ok(ConfiguredMethod { settings, alpha, layer_alphas, ..ConfiguredMethod::new(method, title) })
+}
+
 fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
     let maps = [("pos", RelevanceMap::Pos), ("neg", RelevanceMap::Neg), ("comb", RelevanceMap::Comb)];
     let map = options.one_of("map", RelevanceMap::Comb, &maps)?;
     let (split, settings) = split(options)?;
-    pass_over_shifts(options)?;
+    shift::pass_over(options)?;
     let title = match map {
         RelevanceMap::Pos => "SplitLRP pos",
         RelevanceMap::Neg => "SplitLRP neg",
@@ -177,7 +255,7 @@ fn split_lrp(options: &mut Options) -> Result<ConfiguredMethod> {
 fn split_stream(options: &mut Options) -> Result<ConfiguredMethod> {
     let part = options.one_of("part", StreamPart::Plus, &PARTS)?;
     let (split, settings) = split(options)?;
-    pass_over_shifts(options)?;
+    shift::pass_over(options)?;
     let title = format!("Split activations{}", sign(part));
     Ok(ConfiguredMethod { settings, ..ConfiguredMethod::new(SplitStream { split, part }, title) })
 }
@@ -203,42 +281,8 @@ fn sensitivity(options: &mut Options) -> Result<(Stream, StreamPart)> {
     Ok((stream, options.one_of("part", StreamPart::Combined, &PARTS)?))
 }
 
-/// What the options say of a method with sensitivities.
-struct Sensitive {
-    split: Split,
-    settings: Settings,
-    /// α by layer, where it is not one number.
-    layer_alphas: Option<AlphaChoice>,
-}
-
-/// Where sensitivities are shifted.
-const SHIFTED_AT: [(&str, ShiftAt); 2] = [("every", ShiftAt::Every), ("affine", ShiftAt::Affine)];
-
-/// A method without sensitivities has nothing to shift: what says how is checked and changes nothing, so that the same words can
-/// be given for all methods of the split.
-fn pass_over_shifts(options: &mut Options) -> Result<()> {
-    alpha::read(options)?;
-    options.one_of("shift-at", ShiftAt::Every, &SHIFTED_AT).map(|_| ())
-}
-
-fn sensitive(options: &mut Options) -> Result<Sensitive> {
-    let (split, settings) = split(options)?;
-    let invariants = [("halved", Invariant::Halved), ("whole", Invariant::Whole)];
-    let split = split
-        .shift_at(options.one_of("shift-at", ShiftAt::Every, &SHIFTED_AT)?)
-        .invariant(options.one_of("invariant", Invariant::Halved, &invariants)?);
-    let read = alpha::read(options)?;
-    Ok(match read {
-        alpha::Alpha::One(alpha) => Sensitive { split, settings: settings.alpha(alpha), layer_alphas: None },
-        alpha::Alpha::ByLayer(numbers) => {
-            let split = split.alpha(AlphaInput::PerLayer);
-            Sensitive { split, settings, layer_alphas: Some(AlphaChoice { split, numbers }) }
-        }
-    })
-}
-
 /// The options of the split and its run-time numbers.
-fn split(options: &mut Options) -> Result<(Split, Settings)> {
+pub(super) fn split(options: &mut Options) -> Result<(Split, Settings)> {
     let stabilisers = [
         ("scale", Stabiliser::Scale),
         ("none", Stabiliser::None),

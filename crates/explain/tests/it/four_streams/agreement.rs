@@ -228,7 +228,12 @@ fn check(seed: u64, precision: Precision, tolerance: Tolerance) -> Vec<String> {
     let names: Vec<String> =
         literal.shifted().iter().map(|&id| graph.node(id).label.display().to_owned()).collect();
     assert_eq!(split.shifted_layers(&graph).unwrap(), names, "seed {seed}: shifted layers");
-    let settings = Settings { alpha: numbers.alpha.clone(), theta: numbers.theta, limit: numbers.limit };
+    let settings = Settings {
+        alpha: numbers.alpha.clone(),
+        theta: numbers.theta,
+        limit: numbers.limit,
+        ..Settings::default()
+    };
     let explained = explainer.explain(&images, &Class::PerSample(classes.clone()), &settings).unwrap();
     let mut wrong = Vec::new();
     let originals = activations(&graph, &images, precision);

@@ -98,7 +98,12 @@ fn check(seed: u64, stabiliser: Stabiliser) {
     let requests: Vec<MapRequest> = split_map.iter().map(|&(m, id)| m.at(split, layer(&graph, id))).collect();
     let engine = Cpu::default().threads(1).precision(Precision::F64);
     let explainer = Explainer::new(&graph, &requests, &engine).unwrap();
-    let settings = Settings { alpha: numbers.alpha.clone(), theta: numbers.theta, limit: numbers.limit };
+    let settings = Settings {
+        alpha: numbers.alpha.clone(),
+        theta: numbers.theta,
+        limit: numbers.limit,
+        ..Settings::default()
+    };
     let explained = explainer.explain(&images, &Class::PerSample(classes.clone()), &settings).unwrap();
     let literal = Literal::new(&graph, &split, &numbers);
     let sample = literal.forward(activations(&graph, &images));

@@ -52,8 +52,9 @@ pub(crate) struct MethodArgs {
     #[arg(long, value_name = "PATTERN=A", verbatim_doc_comment)]
     alpha_at: Vec<String>,
 
-    /// Instead of --alpha: the norm of the hidden gradient at the layer over that of the ordinary one,
-    /// which means the same in every network [default of splitcam-fused: 0.5]
+    /// Instead of --alpha: the norm of the hidden gradient at the layer over that of the
+    /// ordinary one, which means the same in every network
+    /// [default of splitcam-fused: 0.5]
     #[arg(long, value_name = "R", verbatim_doc_comment)]
     share: Option<String>,
 

@@ -23,6 +23,6 @@ def methods() -> list[MethodInfo]:
     """All methods, family by family.
 
     >>> [m.name for m in methods()][:3]
-    ['splitcam', 'splitgrad', 'splitlrp']
+    ['splitcam', 'splitcam-fused', 'splitgrad']
     """
     return [MethodInfo(**found) for found in _monosplit.methods()]

@@ -6,7 +6,7 @@
 #
 # Needs: rustup target add wasm32-unknown-unknown
 # wasm-bindgen is installed into target/tools if it is missing there. Where wasm-opt (the package binaryen of npm or Debian) is
-# found, it makes the module a tenth smaller. MONOSPLIT_WEB_SIMD=no builds for browsers without 128-bit vectors.
+# found, it makes the module a few per cent smaller. MONOSPLIT_WEB_SIMD=no builds for browsers without 128-bit vectors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

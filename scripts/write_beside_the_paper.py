@@ -3,9 +3,9 @@
     monosplit evaluate experiments/paper-vgg16.toml --data pets --store stores/paper-vgg16.sqlite
     python scripts/write_beside_the_paper.py stores
 
-The folder holds stores named after their experiment files, each as `.sqlite` or `.sqlite.xz`. A line `<!-- NAME -->` of the page is
-followed by the table of that name, up to `<!-- end -->`; tables whose stores are not there stay as they are, and so does all text
-between tables. The paper's numbers are in scripts/paper_tables.
+The folder holds stores named after their experiment files, each as `.sqlite` or `.sqlite.xz`; those that are kept are in
+experiments/results. A line `<!-- NAME -->` of the page is followed by the table of that name, up to `<!-- end -->`; tables whose
+stores are not there stay as they are, and so does all text between tables. The paper's numbers are in scripts/paper_tables.
 """
 
 import collections
@@ -214,8 +214,9 @@ def randomisation(store, _):
 
 def similarities(store, _):
     names = ["hog", "spearman", "spearman-absolute", "ssim"]
-    rows = [[f"{m.title}, {m.layer}"] + [shown(similarity(m, name)) for name in names] for m in store.of("sanity")]
-    return table(["Reading", "HOG", "Spearman", "Spearman of magnitudes", "SSIM"], rows)
+    members = store.of("sanity")
+    rows = [[f"{m.title}, {m.layer}"] + [shown(similarity(m, name)) for name in names] for m in members]
+    return f"{images(members)}.\n\n" + table(["Reading", "HOG", "Spearman", "Spearman of magnitudes", "SSIM"], rows)
 
 
 def by_value(store, stage):
@@ -264,7 +265,7 @@ def ablations(store, _):
     for member in store.of("ablation"):
         name = f"{member.title}, {member.stage.removeprefix('ablation of ')}: {member.place}"
         rows.append([name] + [shown(mean(member, metric)[0]) for metric in metrics])
-    return table(["Row"] + [SHORT[metric] for metric in metrics], rows)
+    return f"{images(store.of('ablation'))}.\n\n" + table(["Row"] + [SHORT[metric] for metric in metrics], rows)
 
 
 def seconds(store, name):
@@ -371,7 +372,9 @@ TABLES = {
 
 
 def found_store(folder, experiment):
-    return next((path for end in ["sqlite", "sqlite.xz"] if (path := folder / f"{experiment}.{end}").exists()), None)
+    """The store of an experiment; the name of a machine may stand before its ending, as in `NAME.h200.sqlite.xz`."""
+    ends = ["sqlite", "sqlite.xz", "*.sqlite", "*.sqlite.xz"]
+    return next((path for end in ends for path in sorted(folder.glob(f"{experiment}.{end}"))), None)
 
 
 def main():

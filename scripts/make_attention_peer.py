@@ -1,4 +1,4 @@
-"""Golden values of AttnLRP by the package of its authors, `lxt` (https://pypi.org/project/lxt, 2.1), on two small transformers.
+"""Golden values of AttnLRP by the package of its authors, `lxt` 2.1 of PyPI, on two small transformers.
 
     python scripts/make_attention_relevance.py
     python scripts/make_attention_peer.py

@@ -21,10 +21,9 @@ use super::cancelled_channels;
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::drawing::contours;
+use super::drawn_files::DrawnFiles;
 use super::explain_compiled::CompiledFile;
-use super::explain_result::{
-    ExplainContext, Explained, FileNames, InputOutput, InputResult, MapDescription, raw_paths,
-};
+use super::explain_result::{ExplainContext, Explained, InputOutput, InputResult, MapDescription, raw_paths};
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
 use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, NamedInputs};
@@ -33,7 +32,7 @@ use super::network_input::{self, RecentShapes};
 use super::preprocessing::PreprocessingArgs;
 use super::profile::{self, NodeOutput};
 use super::progress::Bar;
-use super::run::{check_folder, check_writable, remark};
+use super::run::{check_writable, remark};
 use super::target::opened_for;
 use crate::failure::{Failure, note};
 use crate::json;
@@ -90,8 +89,9 @@ pub(crate) struct Explain {
     #[command(flatten)]
     pub(super) class: ClassArgs,
 
-    /// Write the pictures into this folder, which is made if it is not there.
-    #[arg(short = 'o', long, value_name = "DIR", default_value = "explained")]
+    /// Write the pictures into this folder, which is made if it is not there; a name that ends in
+    /// .png is that of the picture itself.
+    #[arg(short = 'o', long, value_name = "PATH", default_value = "explained", verbatim_doc_comment)]
     pub(super) out: PathBuf,
 
     /// Write the maps of all inputs as float32 (float64 with --precision f64) into a .npy
@@ -144,7 +144,7 @@ impl Explain {
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
-        check_folder(&self.out)?;
+        let files = DrawnFiles::at(&self.out)?;
         let choice = self.method.choice()?;
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
@@ -169,7 +169,7 @@ impl Explain {
         let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
         let total = sources.len();
         let groups = opened.same_shapes(sources);
-        let (mut recent, mut state) = (RecentShapes::new(), LoopState::new(total));
+        let (mut recent, mut state) = (RecentShapes::new(), LoopState::new(files, total));
         let last = groups.len().saturating_sub(1);
         for (index, (shape, sources)) in groups.into_iter().enumerate() {
             let ready = recent.get(&shape, || -> Result<ReadyNetwork, Failure> {
@@ -403,7 +403,7 @@ struct ReadyNetwork {
 
 /// What goes on from the inputs of one shape to those of the next.
 struct LoopState {
-    names: FileNames,
+    files: DrawnFiles,
     outcome: Outcome,
     /// The number of files, and of those that were opened.
     total: usize,
@@ -413,11 +413,11 @@ struct LoopState {
 }
 
 impl LoopState {
-    fn new(total: usize) -> Self {
+    fn new(files: DrawnFiles, total: usize) -> Self {
         // Results on the terminal show the progress themselves, and of many inputs only the inputs are counted.
         let counted = total > FEW && !std::io::stdout().is_terminal();
         let bar = counted.then(|| Bar::counting("inputs"));
-        LoopState { names: FileNames::default(), outcome: Outcome::default(), total, opened: 0, bar }
+        LoopState { files, outcome: Outcome::default(), total, opened: 0, bar }
     }
 }
 
@@ -507,9 +507,8 @@ impl InputLoop<'_> {
             for (row, sample) in samples.iter().enumerate() {
                 let mut result = context.result(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
-                    let place = (self.explain.out.as_path(), &mut state.names);
                     let of = Explained { sample, words: None };
-                    context.add_map(&mut result, index, of, (map, row), place)?;
+                    context.add_map(&mut result, index, of, (map, row), &mut state.files)?;
                 }
                 if !self.explain.json {
                     context.print(&result, out)?;

@@ -1,7 +1,7 @@
 //! `monosplit explain` of inputs by name: several at once, and token ids.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
@@ -12,8 +12,9 @@ use monosplit::graph::{Error, Result, Tensor};
 use monosplit::{InputsExplainer, Model, Sample, Vocabulary};
 
 use super::class::Classes;
+use super::drawn_files::DrawnFiles;
 use super::explain::{Explain, Outcome};
-use super::explain_result::{ExplainContext, Explained, FileNames, InputResult, MapDescription};
+use super::explain_result::{ExplainContext, Explained, InputResult, MapDescription};
 use super::named_inputs::{InputValues, NamedInputs};
 use super::progress::Bar;
 use crate::failure::Failure;
@@ -100,7 +101,7 @@ impl NamedJob {
         out: &mut dyn Write,
     ) -> Result<Outcome, Failure> {
         let batch = explain.named_batch();
-        let mut names = FileNames::default();
+        let mut files = DrawnFiles::at(&explain.out)?;
         let mut outcome = Outcome::default();
         for start in (0..values.count).step_by(batch) {
             let started = Instant::now();
@@ -118,8 +119,7 @@ impl NamedJob {
             let explained = Explanation { logits: found.logits, classes: found.classes, maps };
             let time = started.elapsed() / samples.len().max(1) as u32;
             for (row, sample) in samples.enumerate() {
-                let result =
-                    self.result(values, (sample, row), &explained, time, (&explain.out, &mut names))?;
+                let result = self.result(values, (sample, row), &explained, time, &mut files)?;
                 if !explain.json {
                     self.context.print(&result, out)?;
                 }
@@ -139,7 +139,7 @@ impl NamedJob {
         (index, row): (usize, usize),
         explained: &Explanation,
         time: Duration,
-        (folder, names): (&Path, &mut FileNames),
+        files: &mut DrawnFiles,
     ) -> Result<InputResult> {
         // One sample of an input may stand for all.
         let of = |samples: &'_ [Sample]| if samples.len() == 1 { 0 } else { index };
@@ -151,7 +151,7 @@ impl NamedJob {
             let Some(sample) = samples.get(of(samples)) else { continue };
             let words = self.texts[at].then(|| self.words(&sample.tensor));
             let explained = Explained { sample, words: words.as_deref() };
-            self.context.add_map(&mut result, at, explained, (map, row), (folder, names))?;
+            self.context.add_map(&mut result, at, explained, (map, row), files)?;
         }
         Ok(result)
     }

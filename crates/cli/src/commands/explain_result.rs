@@ -13,6 +13,7 @@ use monosplit::{Labels, RankedClass, Sample, ScoreKind, unit_figure};
 
 use serde::Serialize;
 
+use super::drawn_files::{DrawnFiles, in_file_name};
 use crate::failure::Failure;
 use crate::output_style;
 use crate::table::printable;
@@ -66,7 +67,7 @@ impl MapDescription {
     }
 
     /// The layer or the input that was named.
-    fn own_place(&self) -> Option<&str> {
+    pub(crate) fn own_place(&self) -> Option<&str> {
         self.layer.as_deref().or(self.explained.as_deref())
     }
 }
@@ -132,16 +133,16 @@ impl ExplainContext {
         Ok(InputResult { input: sample.name.clone(), class, score, confidence, time, maps: Vec::new() })
     }
 
-    /// Draws a map of the input into `folder` and adds it to the result.
+    /// Draws a map of the input into one of `files` and adds it to the result.
     pub(crate) fn add_map(
         &self,
         result: &mut InputResult,
         index: usize,
         explained: Explained<'_>,
         (map, row): (&SaliencyMap, usize),
-        (folder, names): (&Path, &mut FileNames),
+        files: &mut DrawnFiles,
     ) -> Result<()> {
-        let drawn = self.drawn(result, index, explained, (map, row), (folder, names))?;
+        let drawn = self.drawn(result, index, explained, (map, row), files)?;
         let mut found = MapResult {
             index,
             range: range(map, row),
@@ -171,17 +172,12 @@ impl ExplainContext {
         index: usize,
         Explained { sample, words }: Explained<'_>,
         (map, row): (&SaliencyMap, usize),
-        (folder, names): (&Path, &mut FileNames),
+        files: &mut DrawnFiles,
     ) -> Result<Option<Drawn>> {
         let description = &self.descriptions[index];
         let caption = self.caption(result, description, sample);
         let options = render::OverlayOptions { contours: self.contours, ..render::OverlayOptions::default() };
-        let again = self.descriptions.iter().filter(|other| other.method == description.method).count() > 1;
-        let place = description.own_place().filter(|_| again);
-        let mut path = |ending: &str| -> Result<PathBuf> {
-            std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
-            Ok(folder.join(names.next(&sample.name, &description.method, place, ending)))
-        };
+        let mut path = |ending: &str| files.next(&sample.name, (&self.descriptions, index), ending);
         let values = rows(&map.values, std::iter::once(row))?;
         let shape = values.shape()[1..].to_vec();
         let own = values.reshaped(shape)?;
@@ -368,34 +364,6 @@ fn range(map: &SaliencyMap, row: usize) -> (f32, f32) {
     values.iter().fold((f32::INFINITY, f32::NEG_INFINITY), |(low, high), &v| (low.min(v), high.max(v)))
 }
 
-/// File names for the overlays, each used once.
-#[derive(Default)]
-pub(crate) struct FileNames(std::collections::HashSet<String>);
-
-impl FileNames {
-    /// `STEM.METHOD.png`, or `STEM.METHOD.LAYER.png`, with this ending.
-    pub(crate) fn next(&mut self, input: &str, method: &str, layer: Option<&str>, kind: &str) -> String {
-        let stem = Path::new(input).file_name().map_or_else(|| "input".into(), |name| name.to_string_lossy());
-        let stem = match stem.rsplit_once('.') {
-            Some((stem, ending)) if !ending.contains('[') => stem.to_owned(),
-            _ => [".npy[", ".npz[", ".csv["]
-                .iter()
-                .fold(stem.replace(']', ""), |stem, ending| stem.replace(ending, "-")),
-        };
-        let ending = match layer {
-            Some(layer) => format!("{}.{}", in_file_name(method), in_file_name(layer)),
-            None => in_file_name(method),
-        };
-        let mut name = format!("{stem}.{ending}.{kind}");
-        let mut number = 2;
-        while !self.0.insert(name.clone()) {
-            name = format!("{stem}-{number}.{ending}.{kind}");
-            number += 1;
-        }
-        name
-    }
-}
-
 /// The file for the numbers of each map: FILE for a single map; otherwise the layer or the method is put before its
 /// ending.
 pub(crate) fn raw_paths(path: &Path, descriptions: &[MapDescription]) -> Vec<PathBuf> {
@@ -424,29 +392,4 @@ pub(crate) fn raw_paths(path: &Path, descriptions: &[MapDescription]) -> Vec<Pat
         paths.push(next);
     }
     paths
-}
-
-/// A name with the characters that file names may have.
-fn in_file_name(name: &str) -> String {
-    name.chars()
-        .map(|c| if c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | '+') { c } else { '_' })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn no_picture_overwrites_another_of_the_same_run() {
-        let mut names = FileNames::default();
-        assert_eq!(names.next("a/cat.jpg", "splitcam", None, "png"), "cat.splitcam.png");
-        assert_eq!(names.next("b/cat.jpg", "splitcam", None, "png"), "cat-2.splitcam.png");
-        assert_eq!(names.next("x.npy[3]", "splitcam", None, "png"), "x-3.splitcam.png");
-        assert_eq!(names.next("y.npz[3]", "splitcam", None, "png"), "y-3.splitcam.png");
-        assert_eq!(names.next("cat.jpg", "lrp", Some("/conv:out"), "png"), "cat.lrp._conv_out.png");
-        assert_eq!(names.next("cat.jpg", "gradcam++", None, "png"), "cat.gradcam++.png");
-        // The names of methods in a compiled file are not trusted.
-        assert_eq!(names.next("cat.jpg", "d/../../up", None, "png"), "cat.d_.._.._up.png");
-    }
 }

@@ -12,6 +12,7 @@ mod diff;
 mod diff_page;
 mod diff_result;
 mod drawing;
+mod drawn_files;
 mod evaluate;
 mod explain;
 mod explain_compiled;

@@ -401,14 +401,3 @@ pub(crate) fn check_writable(path: &Path) -> Result<()> {
         _ => check_replaceable(path),
     }
 }
-
-/// The same for a folder, which is created later.
-pub(crate) fn check_folder(path: &Path) -> Result<()> {
-    match path.exists() && !path.is_dir() {
-        true => Err(Error::argument(format!(
-            "{}: this is a file, expected a folder to write into",
-            path.display()
-        ))),
-        false => Ok(()),
-    }
-}

@@ -57,6 +57,28 @@ fn without_options_a_picture_shows_the_best_class_at_a_layer_that_is_named() {
 }
 
 #[test]
+fn the_name_of_a_picture_is_not_made_a_folder() {
+    let folder = ScratchFolder::new();
+    let (network, _) = golden("vgg", "torchscript-17");
+    let explain = |layers: &[&str], out: &str| {
+        let out = text(&folder.path(out));
+        let mut words = vec!["explain", &network];
+        let photograph = text(&chelsea());
+        words.extend([photograph.as_str(), "--out", &out]);
+        words.extend(layers.iter().flat_map(|layer| ["--layer", layer]));
+        succeeds(words).out
+    };
+    let said = explain(&[], "cat.png");
+    assert!(said.trim_end().ends_with("cat.png"), "{said}");
+    assert!(Picture::open(folder.path("cat.png")).is_ok());
+    explain(&["0:out", "3:out"], "two.png");
+    assert!(folder.path("two.0_out.png").is_file() && folder.path("two.3_out.png").is_file());
+    let (photograph, named) = (text(&chelsea()), text(&folder.path("cat.jpg")));
+    refuses(["explain", &network, &photograph, "--out", &named], &["are drawn as PNG files"]);
+    assert!(!folder.path("cat.jpg").exists());
+}
+
+#[test]
 fn the_prediction_is_the_one_run_prints() {
     let folder = ScratchFolder::new();
     let networks = [

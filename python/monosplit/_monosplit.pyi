@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "__version__",
+    "has_cuda",
     "UnsupportedOperator",
     "Network",
     "CompiledExplainer",
@@ -28,6 +29,8 @@ __all__ = [
 ]
 
 __version__: str
+has_cuda: bool
+"""Whether the package was built to compute on NVIDIA GPUs too."""
 
 class UnsupportedOperator(ValueError): ...
 

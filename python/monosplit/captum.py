@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .model import Model
-from .samples import numpy_of
+from .samples import is_torch, numpy_of
 from .torch_export import from_torch
 
 if TYPE_CHECKING:
@@ -41,26 +41,28 @@ class Attribution:
             )
         self.forward_func = forward_func
 
-    def _model(self, inputs: torch.Tensor) -> Model:
-        return from_torch(self.forward_func, inputs, output="probability")
+    def _model(self, inputs: torch.Tensor, additional: Any = None) -> Model:
+        return from_torch(self.forward_func, (inputs, *_further(additional)), output="probability")
 
     def _attribute(
-        self, method: str, inputs: Any, target: Any, layer: Any = "", batch: int | None = None, **options: Any
+        self, method: str, inputs: Any, target: Any, additional: Any = None, layer: Any = "", **options: Any
     ) -> Any:
-        """The attributions of one tensor, or of a tuple of one."""
+        """The attributions of one tensor, or of a tuple of one; ``additional`` are further inputs, held as they are."""
         single = _single(inputs)
-        model = self._model(single)
+        model = self._model(single, additional)
         dtype = "float64" if single.dtype.itemsize == 8 else "float32"
-        explainer = model.explainer(method, layer=layer, dtype=dtype, batch=batch or 16, **options)
+        held = _held(model, additional)
+        explainer = model.explainer(method, layer=layer, dtype=dtype, inputs=held, **options)
         found = explainer(single, _target(target, model))
         return (found,) if isinstance(inputs, tuple) else found
 
-    def _delta(self, attributions: Any, inputs: Any, baselines: Any, target: Any) -> Any:
+    def _delta(self, attributions: Any, inputs: Any, baselines: Any, target: Any, additional: Any) -> Any:
         """How far the attributions are from adding up to the gain over the baseline, for each sample."""
         import torch
 
         single = _single(inputs)
-        model = self._model(single)
+        model = self._model(single, additional)
+        held = _held(model, additional)
         dtype = "float64" if single.dtype.itemsize == 8 else "float32"
         start = _baseline(baselines, single)
         start = 0.0 if start is None else start
@@ -68,7 +70,7 @@ class Attribution:
         rows = np.arange(len(single))
         wanted = np.asarray(_target(target, model))
         ends, starts = (
-            model.run(np.ascontiguousarray(x), dtype=dtype)[rows, wanted] for x in (numpy_of(single), reference)
+            model.run(np.ascontiguousarray(x), dtype=dtype, inputs=held)[rows, wanted] for x in (numpy_of(single), reference)
         )
         total = _single(attributions).flatten(1).sum(1)
         return total - torch.from_numpy(ends - starts).to(total)
@@ -81,6 +83,27 @@ def _single(inputs: Any) -> Any:
             raise NotImplementedError("monosplit's drop-in classes explain networks of one input")
         return inputs[0]
     return inputs
+
+
+def _further(additional: Any) -> tuple[Any, ...]:
+    """Captum's ``additional_forward_args``: nothing, a tensor, or a tuple of them."""
+    if additional is None:
+        return ()
+    several = additional if isinstance(additional, tuple) else (additional,)
+    for value in several:
+        if not is_torch(value):
+            raise NotImplementedError(f"monosplit's drop-in classes hold tensors fixed, found {type(value).__name__}")
+    return several
+
+
+def _of_sample(additional: Any, index: int, count: int) -> Any:
+    """The further inputs of one sample."""
+    return tuple(value[index : index + 1] if len(value) == count else value for value in _further(additional)) or None
+
+
+def _held(model: Model, additional: Any) -> dict[str, Any] | None:
+    """The further inputs by their names."""
+    return dict(zip(model.inputs[1:], _further(additional))) or None
 
 
 def _refuse(**arguments: Any) -> None:
@@ -123,8 +146,7 @@ class Saliency(Attribution):
 
     def attribute(self, inputs: Any, target: Any = None, abs: bool = True, additional_forward_args: Any = None) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args)
-        found = self._attribute("gradient", inputs, target)
+        found = self._attribute("gradient", inputs, target, additional_forward_args)
         if not abs:
             return found
         return (found[0].abs(),) if isinstance(found, tuple) else found.abs()
@@ -135,8 +157,7 @@ class InputXGradient(Attribution):
 
     def attribute(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args)
-        return self._attribute("input-x-gradient", inputs, target)
+        return self._attribute("input-x-gradient", inputs, target, additional_forward_args)
 
 
 class IntegratedGradients(Attribution):
@@ -159,7 +180,6 @@ class IntegratedGradients(Attribution):
         return_convergence_delta: bool = False,
     ) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args)
         if method not in QUADRATURES:
             raise ValueError(f"method must be one of {', '.join(QUADRATURES)}, found {method!r}")
         options = _given(baseline=_baseline(baselines, _single(inputs)))
@@ -167,13 +187,16 @@ class IntegratedGradients(Attribution):
             f"integrated-gradients:steps={n_steps},quadrature={QUADRATURES[method]},batch={internal_batch_size or 16}",
             inputs,
             target,
+            additional_forward_args,
             **options,
         )
         if method == "riemann_trapezoid":
             # Captum's weights for this rule add up to (n − 1)/n, ours to one.
             factor = (n_steps - 1) / n_steps
             found = (found[0] * factor,) if isinstance(found, tuple) else found * factor
-        return (found, self._delta(found, inputs, baselines, target)) if return_convergence_delta else found
+        if not return_convergence_delta:
+            return found
+        return found, self._delta(found, inputs, baselines, target, additional_forward_args)
 
 
 class DeepLift(Attribution):
@@ -194,26 +217,30 @@ class DeepLift(Attribution):
         custom_attribution_func: Any = None,
     ) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args, custom_attribution_func=custom_attribution_func)
-        found = self._rescaled(inputs, _baseline(baselines, _single(inputs)), target)
-        return (found, self._delta(found, inputs, baselines, target)) if return_convergence_delta else found
+        _refuse(custom_attribution_func=custom_attribution_func)
+        found = self._rescaled(inputs, _baseline(baselines, _single(inputs)), target, additional_forward_args)
+        if not return_convergence_delta:
+            return found
+        return found, self._delta(found, inputs, baselines, target, additional_forward_args)
 
-
-    def _rescaled(self, inputs: Any, baseline: Any, target: Any) -> Any:
+    def _rescaled(self, inputs: Any, baseline: Any, target: Any, additional: Any) -> Any:
         import torch
 
         # As Captum does; the default of monosplit hands changes to those they are owed to and adds up in any case.
         method, single = "deeplift:pool=winner", _single(inputs)
         if not isinstance(baseline, np.ndarray):
-            return self._attribute(method, inputs, target, **_given(baseline=baseline))
+            return self._attribute(method, inputs, target, additional, **_given(baseline=baseline))
         each = np.broadcast_to(baseline, tuple(single.shape))
         if (each == each[:1]).all():
-            return self._attribute(method, inputs, target, baseline=each[:1])
+            return self._attribute(method, inputs, target, additional, baseline=each[:1])
         # The method has one baseline for all samples.
         wanted = target.tolist() if hasattr(target, "tolist") else target
         targets = wanted if isinstance(wanted, list) else [wanted] * len(single)
         parts = [
-            self._attribute(method, single[i : i + 1], targets[i], baseline=each[i : i + 1]) for i in range(len(single))
+            self._attribute(
+                method, single[i : i + 1], targets[i], _of_sample(additional, i, len(single)), baseline=each[i : i + 1]
+            )
+            for i in range(len(single))
         ]
         found = torch.cat(parts)
         return (found,) if isinstance(inputs, tuple) else found
@@ -227,8 +254,7 @@ class GuidedBackprop(Attribution):
 
     def attribute(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args)
-        return self._attribute("guided-backprop", inputs, target)
+        return self._attribute("guided-backprop", inputs, target, additional_forward_args)
 
 
 class Deconvolution(Attribution):
@@ -239,8 +265,7 @@ class Deconvolution(Attribution):
 
     def attribute(self, inputs: Any, target: Any = None, additional_forward_args: Any = None) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args)
-        return self._attribute("deconvolution", inputs, target)
+        return self._attribute("deconvolution", inputs, target, additional_forward_args)
 
 
 class Occlusion(Attribution):
@@ -258,7 +283,6 @@ class Occlusion(Attribution):
         show_progress: bool = False,
     ) -> Any:
         """The attributions, shaped like the inputs. The window must span all channels."""
-        _refuse(additional_forward_args=additional_forward_args)
         single = _single(inputs)
         window, stride = (_of_single(value) for value in (sliding_window_shapes, strides))
         channels = single.shape[1]
@@ -271,9 +295,10 @@ class Occlusion(Attribution):
         size, step = (f"{height}x{width}" for _, height, width in (window, stride))
         options = _given(baseline=_baseline(baselines, single))
         batch = max(perturbations_per_eval, 16)
-        found = self._attribute(f"occlusion:window={size},stride={step},batch={batch}", single, target, **options)
-        if found.ndim == single.ndim - 1:
-            found = found.unsqueeze(1).expand_as(single).contiguous()
+        method = f"occlusion:window={size},stride={step},batch={batch}"
+        found = self._attribute(method, single, target, additional_forward_args, **options)
+        # One number for all channels.
+        found = found.expand_as(single).contiguous()
         return (found,) if isinstance(inputs, tuple) else found
 
 
@@ -310,14 +335,13 @@ class LayerGradCam(LayerAttribution):
         grad_kwargs: Any = None,
     ) -> Any:
         """The attributions ``[N, 1, h, w]`` of the layer."""
-        _refuse(additional_forward_args=additional_forward_args, grad_kwargs=grad_kwargs)
+        _refuse(grad_kwargs=grad_kwargs)
         if not attr_dim_summation:
             raise NotImplementedError("monosplit adds up the channels")
         single = _single(inputs)
-        layer = self._named(self._model(single), attribute_to_layer_input)
+        layer = self._named(self._model(single, additional_forward_args), attribute_to_layer_input)
         relu = "yes" if relu_attributions else "no"
-        found = self._attribute(f"gradcam:relu={relu}", single, target, layer=layer)
-        return found.unsqueeze(1) if found.ndim < single.ndim else found
+        return self._attribute(f"gradcam:relu={relu}", single, target, additional_forward_args, layer=layer)
 
 
 class LayerGradientXActivation(LayerAttribution):
@@ -332,10 +356,10 @@ class LayerGradientXActivation(LayerAttribution):
         grad_kwargs: Any = None,
     ) -> Any:
         """The attributions, shaped like the value of the layer."""
-        _refuse(additional_forward_args=additional_forward_args, grad_kwargs=grad_kwargs)
+        _refuse(grad_kwargs=grad_kwargs)
         single = _single(inputs)
-        layer = self._named(self._model(single), attribute_to_layer_input)
-        return self._attribute("input-x-gradient", single, target, layer=layer)
+        layer = self._named(self._model(single, additional_forward_args), attribute_to_layer_input)
+        return self._attribute("input-x-gradient", single, target, additional_forward_args, layer=layer)
 
 
 class GuidedGradCam(LayerAttribution):
@@ -350,8 +374,7 @@ class GuidedGradCam(LayerAttribution):
         attribute_to_layer_input: bool = False,
     ) -> Any:
         """The attributions, shaped like the inputs."""
-        _refuse(additional_forward_args=additional_forward_args)
         single = _single(inputs)
-        layer = self._named(self._model(single), attribute_to_layer_input)
-        found = self._attribute(f"guided-gradcam:upsampling={interpolate_mode}", single, target, layer=layer)
+        layer = self._named(self._model(single, additional_forward_args), attribute_to_layer_input)
+        found = self._attribute(f"guided-gradcam:upsampling={interpolate_mode}", single, target, additional_forward_args, layer=layer)
         return (found,) if isinstance(inputs, tuple) else found

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import _monosplit
+from .files import write_whole
 from .samples import Samples, numpy_of, is_torch
 
 if TYPE_CHECKING:
@@ -21,8 +22,8 @@ class Explanation:
     """What a network said about samples, and why. In a notebook it shows itself as a picture."""
 
     attributions: Any
-    """One number for each element of what is explained: of the input, or of the layer. An array, or a torch tensor on the
-    device of the input."""
+    """One number for each element of what is explained: of the input, or of the layer. Methods that do not tell channels
+    apart have one channel. An array, or a torch tensor on the device of the input."""
     maps: NDArray[Any]
     """``[N, H, W]`` at the size of the input."""
     scores: NDArray[Any]
@@ -89,15 +90,7 @@ class Explanation:
             return
         if not path.endswith(".png"):
             raise ValueError(f"{path}: a picture is written as .png, attributions as .npy")
-        encoded = _monosplit.encode_png(self.overlay(index, opacity=opacity, single=single))
-        temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(encoded)
-            os.replace(temporary, path)
-        finally:
-            if os.path.exists(temporary):
-                os.remove(temporary)
+        write_whole(path, _monosplit.encode_png(self.overlay(index, opacity=opacity, single=single)))
 
     def plot(self, index: int = 0, *, opacity: float = 0.5) -> matplotlib.figure.Figure:
         """The overlay as a figure of matplotlib."""

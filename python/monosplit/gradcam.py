@@ -48,6 +48,8 @@ class BaseCAM:
         for layer in self.target_layers:
             explainer = model.explainer(self.method, layer=f"{model._layer_name(layer)}:out", dtype=dtype)
             found = numpy_of(explainer(input_tensor, target))
+            if found.ndim == 4:
+                found = found[:, 0]
             maps.append(_resized(_scaled(np.maximum(found, 0)), input_tensor.shape[2:]))
         return _scaled(np.mean(maps, axis=0))
 

@@ -15,6 +15,7 @@ from . import _monosplit
 from .evaluation import Evaluation, Method, evaluate
 from .explainer import Explainer
 from .explanation import Explanation
+from .files import write_whole
 from .page import Picture, ServedPage, serve
 from .progress import Progress, reporting
 from .samples import Input, array_of, dtype_name, is_torch, numpy_of, readable, returned, samples
@@ -63,15 +64,7 @@ class CompiledNetwork:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the file, whole or not at all."""
-        path = os.fspath(path)
-        temporary = f"{path}.{os.getpid()}.tmp"
-        try:
-            with open(temporary, "wb") as file:
-                file.write(self.data)
-            os.replace(temporary, path)
-        finally:
-            if os.path.exists(temporary):
-                os.remove(temporary)
+        write_whole(path, self.data)
 
 
 def load(
@@ -245,15 +238,17 @@ class Model:
             shape = ", ".join(self.inputs)
         return f"<Model {self.name}: {shape} → {self.classes or 'no'} classes>"
 
-    def run(self, x: Input, *, dtype: Any = "float32", batch: int = 16) -> Any:
-        """The first output of the network.
+    def run(
+        self, x: Input, *, dtype: Any = "float32", batch: int = 16, inputs: Mapping[str, Any] | None = None
+    ) -> Any:
+        """The first output of the network. ``inputs`` are the values of further inputs, as for :meth:`explainer`.
 
         >>> import monosplit as ms
         >>> ms.load(ms.assets.network()).run(ms.assets.photograph()).shape
         (1, 37)
         """
         dtype = dtype_name(dtype)
-        network = self._network(dtype)
+        network = self._targeted(dtype, None, inputs)
         given = samples(x, network, dtype)
         return returned(network.run(given.array, batch), given.origin)
 

@@ -11,7 +11,7 @@ import os
 import tempfile
 import warnings
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,12 +113,33 @@ def _fingerprint(module: Any, inputs: Sequence[Any], options: object) -> str:
     digest = hashlib.sha256()
     digest.update(repr((torch.__version__, type(module), str(module), options)).encode())
     digest.update(repr([(tuple(value.shape[1:]), value.dtype) for value in inputs]).encode())
+    for name, part in module.named_modules():
+        digest.update(repr((name, type(part), part._forward_hooks.keys(), part._forward_pre_hooks.keys())).encode())
+        plain = {key: value for key, value in vars(part).items() if isinstance(value, (bool, int, float, str, tuple))}
+        digest.update(repr(plain).encode())
+        # A class that is defined again, in a cell of a notebook, may compute something else with the same weights.
+        for kind in type(part).__mro__:
+            if not kind.__module__.startswith("torch."):
+                for value in vars(kind).values():
+                    _add_code(digest, getattr(value, "__code__", None))
     for name, value in module.state_dict().items():
         digest.update(repr((name, tuple(value.shape), value.dtype)).encode())
         if isinstance(value, torch.Tensor):
             raw: Any = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
             digest.update(raw)
     return digest.hexdigest()
+
+
+def _add_code(digest: Any, code: Any) -> None:
+    """What a function does, and the functions within it."""
+    if code is None:
+        return
+    digest.update(code.co_code + repr(code.co_names).encode())
+    for constant in code.co_consts:
+        if hasattr(constant, "co_code"):
+            _add_code(digest, constant)
+        else:
+            digest.update(repr(constant).encode())
 
 
 def _on_processor(module: Any, inputs: Sequence[Any]) -> tuple[Any, tuple[Any, ...]]:
@@ -169,8 +190,9 @@ def _exported(module: Any, inputs: tuple[Any, ...], options: dict[str, Any]) -> 
         return model
     if unread:
         raise unread[0] from None
+    others = "" if names[1] is not None else " (it returns more than tensors of names that differ)"
     raise ValueError(
-        f"PyTorch could not export {type(module).__name__}: {_first_line(failures[0])}; export it yourself with "
+        f"PyTorch could not export {type(module).__name__}{others}: {_first_line(failures[0])}; export it yourself with "
         "torch.onnx.export and open the file with monosplit.load"
     ) from None
 
@@ -191,19 +213,34 @@ def _decides(module: Any, why: str) -> ValueError:
     )
 
 
+def _input_names(module: Any, inputs: tuple[Any, ...]) -> list[str]:
+    """The names of inputs: those of the arguments of ``forward`` where there are several."""
+    try:
+        arguments = list(inspect.signature(module.forward).parameters.values())
+    except ValueError:
+        # Traced modules have none.
+        arguments = []
+    named = len(arguments) >= len(inputs) and all(each.kind is not each.VAR_POSITIONAL for each in arguments[: len(inputs)])
+    read = [each.name for each in arguments[: len(inputs)]] if named else [f"input_{i}" for i in range(len(inputs))]
+    return read if len(inputs) > 1 else ["input"]
+
+
 def _names(module: Any, inputs: tuple[Any, ...]) -> tuple[list[str], list[str] | None]:
     """The names of inputs and outputs; none where outputs are not all tensors."""
     import torch
     from torch.utils import _pytree
 
-    arguments = list(inspect.signature(module.forward).parameters.values())
-    named = len(arguments) >= len(inputs) and all(each.kind is not each.VAR_POSITIONAL for each in arguments[: len(inputs)])
-    read = [each.name for each in arguments[: len(inputs)]] if named else [f"input_{i}" for i in range(len(inputs))]
-    if len(inputs) == 1:
-        read = ["input"]
+    read = _input_names(module, inputs)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found: Any = _pytree.tree_flatten_with_path(module(*inputs))[0]
+        try:
+            outputs = module(*inputs)
+        except Exception as failure:
+            shapes = ", ".join(str(tuple(value.shape)) for value in inputs)
+            raise ValueError(
+                f"{type(module).__name__} cannot be called with the example {shapes}: {_first_line(failure)}"
+            ) from failure
+    found: Any = _pytree.tree_flatten_with_path(outputs)[0]
     if not all(isinstance(value, torch.Tensor) for _, value in found):
         return read, None
     words = [".".join(str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path) for path, _ in found]
@@ -317,50 +354,66 @@ def _first_line(failure: BaseException) -> str:
 
 def _compare(model: Model, module: Any, inputs: tuple[Any, ...]) -> None:
     """Says so where the exported network does not return what the module returns, on the example and on other inputs."""
-    if len(inputs) != 1 or model._options["output"] not in (None, "probability"):
+    if model._options["output"] not in (None, "probability"):
         return
     # Networks are opened up to their logits: probabilities are compared as the module returns them.
     whole = model if model._options["output"] else Model(model._source, {**model._options, "output": "probability"})
-    said = _difference(whole, module, inputs[0])
+    said = _difference(whole, module, inputs)
     if said is not None:
         text = f"the exported network does not return what {type(module).__name__} returns: {said}"
         warnings.warn(text, ExportWarning, stacklevel=3)
         return
-    for other in _others(inputs[0], model._recorded):
+    for other in _others(inputs, model._recorded):
         if (said := _difference(whole, module, other)) is not None:
             raise _decides(module, f"at other inputs than the example {said}")
 
 
-def _others(x: Any, recorded: bool) -> Iterator[Any]:
-    """Inputs unlike the example: its negative, and many more where the exporter recorded one run."""
+def _others(inputs: tuple[Any, ...], recorded: bool) -> Iterator[tuple[Any, ...]]:
+    """Inputs unlike the example: their negatives, and many more where the exporter recorded one run."""
     import torch
 
-    if not x.is_floating_point():
-        return
-    yield -x
-    if not recorded:
+    if not any(x.is_floating_point() for x in inputs):
         return
     generator = torch.Generator().manual_seed(0)
-    noise = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
-    yield from (torch.zeros_like(x), torch.ones_like(x), -torch.ones_like(x))
+
+    def each(change: Callable[[Any], Any]) -> tuple[Any, ...]:
+        # Whole numbers are indices and stay as they are.
+        return tuple(change(x) if x.is_floating_point() else x for x in inputs)
+
+    def noise(x: Any) -> Any:
+        return torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
+
+    yield each(torch.neg)
+    if not recorded:
+        return
+    for constant in (0.0, 1.0, -1.0):
+        yield each(lambda x: torch.full_like(x, constant))
     for factor in (0.01, 0.1, 1.0, 10.0, 100.0):
-        yield from (factor * x, factor * noise, factor * noise.abs(), -factor * noise.abs())
+        yield each(lambda x: factor * x)
+        yield each(lambda x: factor * noise(x))
+        yield each(lambda x: factor * noise(x).abs())
+        yield each(lambda x: -factor * noise(x).abs())
 
 
-def _difference(model: Model, module: Any, x: Any) -> str | None:
-    """How far a network is from its module at an input; none if it agrees, or where there is nothing to compare."""
+def _difference(model: Model, module: Any, inputs: tuple[Any, ...]) -> str | None:
+    """How far a network is from its module at some inputs; none if it agrees, or where there is nothing to compare."""
     import torch
 
+    # An input that the network does not read is none of its inputs.
+    values = dict(zip(_input_names(module, inputs), inputs))
+    if not set(model.inputs) <= set(values):
+        return None
+    first, *others = model.inputs
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        expected: Any = module(x)
+        expected: Any = module(*inputs)
     while isinstance(expected, (tuple, list, dict)) and expected:
         expected = next(iter(expected.values())) if isinstance(expected, dict) else expected[0]
     if not isinstance(expected, torch.Tensor):
         return None
     wanted = numpy_of(expected)
     try:
-        found = model.run(numpy_of(x))
+        found = model.run(numpy_of(values[first]), inputs={name: values[name] for name in others})
     except ValueError:
         return None
     if found.shape == (*wanted.shape, 1):

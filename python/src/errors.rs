@@ -64,7 +64,9 @@ fn hint_in_python(hint: &Hint) -> Option<String> {
         "methods" => "monosplit.methods() lists them",
         "not-piecewise" => "explain the network in its own form",
         "operators" => "`python -m monosplit ops` lists what is supported",
-        "outputs" => "model.outputs lists them",
+        "model" => "or give model='network.onnx'",
+        "model-instead" => "another may be given with model=",
+        "outputs" | "output" => "model.outputs lists them",
         "piecewise" => "`python -m monosplit verify --piecewise` replaces such functions first",
         "precision" => "try dtype=\"float64\", or another method or layer",
         "target" => {

@@ -54,6 +54,8 @@ pub(crate) struct CompiledExplainer {
     pub(crate) score_kind: ScoreKind,
     /// Samples that are computed at a time.
     pub(crate) batch: usize,
+    /// The shape of what is explained; none is an axis of any length.
+    pub(crate) explained: Vec<Option<usize>>,
 }
 
 #[pymethods]
@@ -91,7 +93,8 @@ impl CompiledExplainer {
         match (done, listener.raised()) {
             (_, Some(raised)) => Err(raised),
             (Ok(parts), None) => {
-                Ok(Result { parts, labels: self.labels.clone(), score_kind: self.score_kind })
+                let (labels, score_kind) = (self.labels.clone(), self.score_kind);
+                Ok(Result { parts, labels, score_kind, explained: self.explained.clone() })
             }
             (Err(error), None) => Err(exception(error)),
         }
@@ -138,6 +141,7 @@ pub(crate) struct Result {
     parts: Vec<Explanation>,
     labels: Arc<Labels>,
     score_kind: ScoreKind,
+    explained: Vec<Option<usize>>,
 }
 
 impl Result {
@@ -161,6 +165,21 @@ impl Result {
             _ => stack(&parts, Kind::Float).map_err(exception),
         }
     }
+}
+
+/// The shape of attributions with an axis of one channel, where what is explained has a channel axis and they have none.
+fn with_channel_axis(found: &[usize], explained: &[Option<usize>]) -> Vec<usize> {
+    let mut shape = found.to_vec();
+    if found.len() + 1 == explained.len() {
+        let is_rest = |axis: &usize| {
+            let rest = explained[1..*axis].iter().chain(&explained[axis + 1..]);
+            rest.zip(&found[1..]).all(|(length, found)| length.is_none_or(|length| length == *found))
+        };
+        if let Some(axis) = (1..explained.len()).find(is_rest) {
+            shape.insert(axis, 1);
+        }
+    }
+    shape
 }
 
 #[pymethods]
@@ -195,10 +214,12 @@ impl Result {
         found
     }
 
-    /// The attributions, shaped like what is explained. They can be taken once.
+    /// The attributions, shaped like what is explained; a method that does not tell channels apart has one channel. They
+    /// can be taken once.
     fn take_attributions<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
         let values = self.take(|part| &mut part.maps[0])?;
-        arrays::array(py, values)
+        let shape = with_channel_axis(values.shape(), &self.explained);
+        arrays::array(py, values.reshaped(shape).map_err(exception)?)
     }
 
     /// The maps at the size of the input. They can be taken once.

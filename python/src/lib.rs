@@ -40,6 +40,7 @@ fn built_in_photograph(py: Python<'_>) -> Bound<'_, PyBytes> {
 #[pymodule(gil_used = false)]
 fn _monosplit(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add("has_cuda", cfg!(feature = "cuda"))?;
     module.add("UnsupportedOperator", module.py().get_type::<errors::UnsupportedOperator>())?;
     module.add_class::<model::Network>()?;
     module.add_class::<explainer::CompiledExplainer>()?;

@@ -7,7 +7,7 @@ use monosplit::Inference;
 use monosplit::catalogue::{MethodChoice, ValueBounds};
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method, Size, chosen_layer};
-use monosplit::graph::{Graph, onnx};
+use monosplit::graph::{Graph, LayerName, onnx};
 use monosplit::{
     ClassSource, Compilation, Labels, Model, ModelOptions, Origin, OutputChoice, TargetChoice, TargetContext,
     Verification,
@@ -284,7 +284,7 @@ impl Network {
             let end = count.min(start + batch.max(1));
             let part = py.detach(|| {
                 let part = monosplit::graph::batch::rows(&samples, start..end)?;
-                inference.run(&[part])
+                inference.run_beside(&[part], &self.model.given_inputs(start, end - start)?)
             });
             parts.push(part.map_err(exception)?);
             py.check_signals()?;
@@ -328,8 +328,13 @@ impl Network {
                     (at_layer, explainer)
                 }
             };
+            let explained = match &layer {
+                Some(name) => &model.graph().node(LayerName::parse(name).value(model.graph())?).shape,
+                None => &model.input()?.shape,
+            };
             Ok(CompiledExplainer {
                 explainer,
+                explained: explained.dims().iter().map(|dim| dim.fixed()).collect(),
                 request: requests[1].clone(),
                 method: chosen.canonical(),
                 settings: chosen.settings,

@@ -35,6 +35,10 @@ def test_attributions_have_the_shape_of_what_is_explained(model, photograph):
     layer = next(layer for layer in model.layers if layer.operator == "Conv" and layer.shape[2] != 128)
     found = model.explain(photograph, "gradient", layer=f"{layer.name}:out").attributions
     assert found.shape[1:] == layer.shape[1:]
+    # Methods that do not tell channels apart have one.
+    assert model.explain(photograph, "gradcam", layer=f"{layer.name}:out").attributions.shape[1:] == (1, *layer.shape[2:])
+    e = model.explain([photograph] * 3, "occlusion", window=64, stride=64, batch=2)
+    assert e.attributions.shape == (3, 1, 128, 128) and np.array_equal(e.attributions[:, 0], e.maps)
 
 
 def test_maps_are_the_channel_sum_of_attributions(model, photograph):
@@ -152,6 +156,8 @@ def test_pictures_are_drawn_and_saved(model, photograph, tmp_path):
     with pytest.raises(ValueError, match=".png"):
         e.save(tmp_path / "cat.bmp")
     assert sorted(os.listdir(tmp_path)) == ["cat.npy", "cat.png"]
+    with pytest.raises(FileNotFoundError, match=r"nowhere/cat\.png'"):
+        e.save(tmp_path / "nowhere" / "cat.png")
 
 
 def test_compiled_files_give_the_same_maps(model, photograph, tmp_path):
@@ -317,10 +323,10 @@ def test_the_examples_in_the_documentation_strings_run():
     import pkgutil
 
     ran = 0
-    for module in pkgutil.iter_modules(ms.__path__):
-        if module.name.startswith("_"):
+    for module in pkgutil.walk_packages(ms.__path__, "monosplit."):
+        if module.name.rpartition(".")[2].startswith("_"):
             continue
-        found = doctest.testmod(importlib.import_module(f"monosplit.{module.name}"))
+        found = doctest.testmod(importlib.import_module(module.name))
         assert found.failed == 0
         ran += found.attempted
     assert doctest.testmod(ms).failed == 0

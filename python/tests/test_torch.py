@@ -57,7 +57,49 @@ def dense():
     return nn.Sequential(nn.Flatten(), nn.Linear(3 * 32 * 32, 24), nn.ReLU(), nn.Linear(24, 12), nn.ReLU(), nn.Linear(12, 3)).eval()
 
 
-NETWORKS = [residual, plain, smooth, dense]
+def separate():
+    """A residual block whose ReLUs and sum are modules of their own, as Captum and Zennit want them."""
+
+    class Block(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.conv1, self.conv2 = (nn.Conv2d(channels, channels, 3, padding=1) for _ in range(2))
+            self.relu1, self.relu2, self.add = nn.ReLU(), nn.ReLU(), Sum()
+
+        def forward(self, x):
+            return self.relu2(self.add(torch.stack([x, self.conv2(self.relu1(self.conv1(x)))], dim=-1)))
+
+    torch.manual_seed(8)
+    return nn.Sequential(
+        nn.Conv2d(3, 8, 3, stride=2, padding=1), nn.ReLU(), Block(8), nn.AvgPool2d(2), Block(8),
+        nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(32, 5),
+    ).eval()
+
+
+class Sum(nn.Module):
+    """The sum over the last axis: Zennit's own where it is installed, which its rules know."""
+
+    def __new__(cls):
+        try:
+            from zennit.layer import Sum as Known
+        except ImportError:
+            return super().__new__(cls)
+        return Known()
+
+    def forward(self, x):
+        return x.sum(-1)
+
+
+def bent():
+    """Activations that saturate, and a convolution for each channel."""
+    torch.manual_seed(9)
+    return nn.Sequential(
+        nn.Conv2d(3, 6, 3, stride=2), nn.Tanh(), nn.Conv2d(6, 6, 3, groups=6), nn.LeakyReLU(0.1), nn.MaxPool2d(2),
+        nn.Conv2d(6, 8, 3), nn.ELU(), nn.Flatten(), nn.Linear(8 * 4 * 4, 12), nn.Sigmoid(), nn.Linear(12, 4),
+    ).eval()
+
+
+NETWORKS = [residual, plain, smooth, dense, separate, bent]
 
 
 def batch(count=2):
@@ -88,6 +130,8 @@ def test_drop_in_classes_of_captum(make, name):
     captum = pytest.importorskip("captum.attr")
     if name in ("GuidedBackprop", "Deconvolution", "DeepLift") and make in (residual, smooth):
         pytest.skip("Captum raises or has no rule for reused ReLUs and smooth functions")
+    if name in ("GuidedBackprop", "Deconvolution") and make is bent:
+        pytest.skip("Captum overrides the gradients of ReLUs alone")
     network, x = make().double(), batch().double()
     target = [1, 2]
     expected = getattr(captum, name)(network).attribute(x.clone().requires_grad_(), target=target)
@@ -106,7 +150,7 @@ def test_integrated_gradients_with_captums_arguments():
     np.testing.assert_allclose(own_gap.numpy(), gap.numpy(), atol=1e-8)
 
 
-@pytest.mark.parametrize("make", [plain, residual, smooth])
+@pytest.mark.parametrize("make", [plain, residual, smooth, bent])
 def test_occlusion_of_captum(make):
     captum = pytest.importorskip("captum.attr")
     network, x = make().double(), batch().double()
@@ -114,11 +158,11 @@ def test_occlusion_of_captum(make):
     close(ms.captum.Occlusion(network).attribute(x, **arguments), captum.Occlusion(network).attribute(x, **arguments))
 
 
-@pytest.mark.parametrize("make", [plain, residual])
+@pytest.mark.parametrize("make", [plain, residual, separate, bent])
 def test_layer_gradcam_of_captum(make):
     captum = pytest.importorskip("captum.attr")
     network, x = make().double(), batch().double()
-    layer = network[3]
+    layer = next(part for part in list(network)[2:] if isinstance(part, nn.Conv2d) or list(part.children()))
     expected = captum.LayerGradCam(network, layer).attribute(x, target=2)
     close(ms.captum.LayerGradCam(network, layer).attribute(x, target=2), expected)
 
@@ -174,12 +218,13 @@ def test_one_number_a_sample_is_no_difference():
         ms.from_torch(network, batch())
 
 
-def test_lrp_of_zennit():
+@pytest.mark.parametrize("make", [plain, dense, separate, bent])
+def test_lrp_of_zennit(make):
     zennit = pytest.importorskip("zennit")
     from zennit.attribution import Gradient
     from zennit.composites import EpsilonPlus
 
-    network, x = plain().double(), batch().double()
+    network, x = make().double(), batch().double()
     with Gradient(network, EpsilonPlus()) as attributor:
         output = network(x)
         start = torch.zeros_like(output)
@@ -218,6 +263,50 @@ def test_a_module_is_exported_once_for_the_same_weights():
     close(second.run(x), network(x), 1e-5)
 
 
+def test_a_module_that_computes_something_else_with_the_same_weights_is_exported_again():
+    def defined(sign):
+        # As when a cell of a notebook is changed and run again.
+        class Head(nn.Module):
+            def forward(self, x):
+                return x.flatten(1)[:, :4] * (2 if sign > 0 else 3)
+
+        class Negative(nn.Module):
+            def forward(self, x):
+                return x.flatten(1)[:, :4] * -1
+
+        return (Head if sign > 0 else Negative)().eval()
+
+    class Scaled(nn.Module):
+        def __init__(self, factor):
+            super().__init__()
+            self.factor = factor
+
+        def forward(self, x):
+            return x.flatten(1)[:, :4] * self.factor
+
+    x = batch()
+    first, second = defined(1), defined(-1)
+    type(second).__qualname__ = type(second).__name__ = type(first).__qualname__
+    type(first).__name__ = type(second).__name__
+    for module in (first, second, Scaled(2.0).eval(), Scaled(-5.0).eval()):
+        close(ms.from_torch(module, x).run(x), module(x), 1e-6)
+
+
+def test_weights_beyond_one_file_go_through_a_folder(monkeypatch):
+    import os
+
+    network, x = plain(), batch()
+    with torch.no_grad():
+        network[0].bias.add_(0.125)
+    monkeypatch.setattr("monosplit.torch_export.LARGEST_IN_MEMORY", 1000)
+    model = ms.from_torch(network, x)
+    folder = model._folder.name
+    assert sum(os.path.getsize(os.path.join(folder, name)) for name in os.listdir(folder)) > 10_000
+    close(model.explain(x, "gradient", target=1, dtype="float64").scores, network(x), 1e-5)
+    with pytest.raises(TypeError, match="2 GiB"):
+        __import__("pickle").dumps(model)
+
+
 def test_half_precision_and_compiled_modules_are_unwrapped():
     network, x = plain(), batch()
     expected = ms.from_torch(network, x).explain(x, "gradient", target=0).attributions
@@ -235,6 +324,14 @@ class Dictionary(nn.Module):
 
     def forward(self, x):
         return {"logits": self.inner(x), "extra": x.mean()}
+
+
+def test_traced_modules_are_exported():
+    network, x = plain(), batch()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        traced = torch.jit.trace(network, x)
+    close(ms.from_torch(traced, x).run(x), network(x), 1e-5)
 
 
 def test_dictionaries_as_outputs():
@@ -287,6 +384,7 @@ def test_what_cannot_be_exported_is_said_in_one_line(capfd):
         (RareBranch().eval(), "decides by its data"),
         (HiddenBranch().eval(), "decides by its data"),
         (Unexportable().eval(), "could not export"),
+        (nn.Linear(7, 7).eval(), "cannot be called with the example .2, 3, 32, 32.: .*mat1"),
     ]
     for network, words in cases:
         with pytest.raises(ValueError, match=words) as raised:
@@ -323,9 +421,48 @@ def test_further_inputs_are_held_as_given():
     close(model.explain(table, "gradient", inputs={"image": x}, **settings).attributions, other.grad)
     one = model.explain(x, "gradient", inputs={"table": table[0]}, batch=1, **settings)
     close(one.scores, network(x, table[:1].expand(2, -1))["logits"])
+    outputs = model.run(x, inputs={"table": table}, dtype="float64", batch=1)
+    close(outputs, network(x, table)["logits"])
     for wrong, words in (({}, "inputs=\\{"), ({"tabel": table}, "'table'"), ({"table": table[:, :3]}, "shape")):
         with pytest.raises(ValueError, match=words):
             model.explain(x, "gradient", inputs=wrong, **settings)
+
+
+def test_further_inputs_of_captum_are_held():
+    captum = pytest.importorskip("captum.attr")
+
+    class Scores(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = PictureAndTable()
+
+        def forward(self, image, table):
+            return self.inner(image, table)["logits"]
+
+    network, x, table = Scores().eval().double(), batch().double(), torch.randn(2, 5).double()
+    for name, options in (("Saliency", {}), ("IntegratedGradients", {"return_convergence_delta": True}), ("Occlusion", {"sliding_window_shapes": (3, 8, 8)})):
+        arguments = dict(target=2, additional_forward_args=(table,), **options)
+        expected = getattr(captum, name)(network).attribute(x.clone().requires_grad_(), **arguments)
+        found = getattr(ms.captum, name)(network).attribute(x, **arguments)
+        if isinstance(found, tuple):
+            assert float((found[1] - expected[1]).abs().max()) < 1e-8
+            found, expected = found[0], expected[0]
+        close(found, expected)
+    with pytest.raises(NotImplementedError, match="str"):
+        ms.captum.Saliency(network).attribute(x, target=2, additional_forward_args="table")
+
+
+class DecidesByTable(nn.Module):
+    """A branch that hangs on the second input."""
+
+    def forward(self, image, table):
+        scores = image.flatten(1)[:, :4]
+        return scores if float(table.detach().numpy().sum()) > 0 else -scores
+
+
+def test_modules_of_several_inputs_are_compared_with_what_was_exported():
+    with pytest.raises(ValueError, match="decides by its data"):
+        ms.from_torch(DecidesByTable().eval(), (batch(), torch.ones(2, 5)))
 
 
 class Segmenter(nn.Module):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from .. import _monosplit
 from ..model import load
 from ..target import Target, is_head
 
@@ -29,6 +31,9 @@ class Explain:
     method a column of maps ``[H, W]`` in ``maps``, a type of numpy; ``maps=None`` leaves them out. A picture that cannot be
     read has a ``reason``, class -1 and a map of NaN, and the others of its batch are explained all the same.
 
+    ``device`` is as for :func:`monosplit.load`; none is the GPU that Ray gave the process (``num_gpus=1``), where the package
+    was built for GPUs, and otherwise the processor.
+
     >>> import monosplit as ms
     >>> explain = ms.ray.Explain(ms.assets.network(), ["splitcam"])
     >>> rows = explain({"bytes": [ms.assets.photograph(), b"no picture"], "name": ["cat", "broken"]})
@@ -45,7 +50,7 @@ class Explain:
         image: str | None = None,
         maps: str | None = "float32",
         threads: int = 0,
-        device: str = "cpu",
+        device: str | None = None,
         batch: int = 16,
     ) -> None:
         named = dict(methods) if isinstance(methods, Mapping) else {_name(method): method for method in methods}
@@ -53,7 +58,7 @@ class Explain:
             raise ValueError("name at least one method")
         if maps is not None and np.dtype(maps).kind != "f":
             raise ValueError(f"maps must be a floating-point type or None, found {maps!r}")
-        self._model = load(model, threads=threads, device=device)
+        self._model = load(model, threads=threads, device=_device() if device is None else device)
         self._explainers = {
             name: self._model.explainer(method, target=target, pictures=True, batch=batch)
             for name, method in named.items()
@@ -116,6 +121,11 @@ class Explain:
                 arrays.append(given)
                 good.append(index)
         return (np.concatenate(arrays) if arrays else np.empty(0)), good, reasons
+
+
+def _device() -> str:
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    return "cuda" if _monosplit.has_cuda and given not in ("", "-1", "NoDevFiles") else "cpu"
 
 
 def _name(method: MethodSpec) -> str:

@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
 """Gives the program a million random networks and damaged files, on all cores, and goes on where it was when it is started again.
 
-    python scripts/fuzz.py [--count 1000000] [--cores N] [--only NAME ...] [--state fuzz-state] [--release]
+    python scripts/fuzz.py [--count 1000000] [--cores N] [--only NAME ...] [--state fuzz-state] [--release] [--as-built]
 
 The inputs are those of the bounded fuzz tests, whose numbers go on where the tests stop: random networks that are run, written,
 read again and explained (half of the count), and damaged files for every reader. Work is done in blocks; a block that is done is
 noted in the folder of the state, with how long it took. A block that fails leaves its output and the input it failed on there,
-and the others go on. The last line says how many inputs were tried and how many failed; the script ends with 1 if any did.
+the others go on, and the next start tries it again. The test programs are copied there first, so that what is built meanwhile
+does not change the run; `--as-built` takes those of an earlier start. The last line says how many inputs were tried and how many
+blocks failed; the script ends with 1 if any did.
 """
 
 import argparse
@@ -50,6 +52,20 @@ def binaries(release):
     return found
 
 
+def kept_programs(state, options):
+    """The test binaries in the folder of the state, where they are copied unless those of an earlier start are to be taken."""
+    folder = state / "programs"
+    kept = {(package, target): folder / f"{package}.{target}" for package, target, *_ in TESTS.values()}
+    if not options.as_built:
+        folder.mkdir(exist_ok=True)
+        built = binaries(options.release)
+        for package, target in kept:
+            new = folder / f"{package}.{target}.new"
+            shutil.copy2(built[package, target], new)
+            new.rename(kept[package, target])
+    return kept
+
+
 def block(state, binary, name, first, count):
     """One block; none, or what was said where it failed."""
     package, target, test, *_ = TESTS[name]
@@ -82,14 +98,17 @@ def main():
     parser.add_argument("--only", nargs="+", choices=TESTS, default=list(TESTS))
     parser.add_argument("--state", type=Path, default=Path("fuzz-state"))
     parser.add_argument("--release", action="store_true", help="with optimisation, and without checks for overflow")
+    parser.add_argument("--as-built", action="store_true", help="build nothing, take the programs of an earlier start")
     parser.add_argument("--seconds", type=float, help="begin no block after so many seconds")
     options = parser.parse_args()
     options.state.mkdir(exist_ok=True)
     state = options.state.resolve()
     journal = state / "done.jsonl"
     lines = journal.read_text().splitlines() if journal.exists() else []
-    known = {(entry["name"], entry["first"]): entry for entry in map(json.loads, lines)}
-    programs = binaries(options.release)
+    # A block that failed is tried again, so that a run that goes on after a mend says how it is now.
+    entries = [entry for entry in map(json.loads, lines) if entry["failure"] is None]
+    known = {(entry["name"], entry["first"]): entry for entry in entries}
+    programs = kept_programs(state, options)
     work = []
     for name in options.only:
         package, target, _, share, size = TESTS[name]
@@ -100,7 +119,7 @@ def main():
     work.sort(key=lambda item: item[2] / TESTS[item[0]][3])
     start = time.monotonic()
     tried = sum(entry["count"] for entry in known.values())
-    failed = sum(entry["failure"] is not None for entry in known.values())
+    failed = 0
     print(f"{tried} inputs were tried before, {len(work)} blocks are left", flush=True)
 
     def one(item):

@@ -5,9 +5,9 @@ use std::rc::Rc;
 
 use monosplit_autodiff::{GradientRules, Walk};
 use monosplit_engine::Engine;
-use monosplit_graph::op::{Binary, Reduction};
+use monosplit_graph::op::{Binary, Reduction, Unary};
 use monosplit_graph::passes::drop_rounding;
-use monosplit_graph::{Error, Graph, NodeId, Result, Tensor};
+use monosplit_graph::{Error, Graph, NodeId, Op, Result, Tensor};
 
 use crate::bindings::bind;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
@@ -283,6 +283,8 @@ pub struct PairAudit {
     pub magnitude: f64,
     /// The largest class score; not finite if one of them is not.
     pub largest_score: f64,
+    /// The largest bound of a clip, which the streams carry into its node; 0 where there is none.
+    pub largest_bound: f64,
     /// The largest decrease of `g` or `h` when an input grows, over their largest magnitude.
     pub decrease: f64,
     /// The largest excess of `g` or `h` at a midpoint over the mean at the ends, over their largest magnitude.
@@ -309,6 +311,7 @@ pub fn audit_pair(
     let recentred = engine.compile(&crate::pair::recentred_pair(source)?)?;
     let (mut network, rounding_dropped) = drop_rounding(source)?;
     network.set_outputs(network.outputs()[..1].to_vec());
+    let largest_bound = largest_bound(&network);
     let network = engine.compile(&network.pruned()?)?;
     let x = image.to_f64();
     let shape = image.shape().to_vec();
@@ -318,7 +321,8 @@ pub fn audit_pair(
         Ok([outputs[0].to_f64().to_vec(), outputs[1].to_f64().to_vec()])
     };
     let mut noise = Noise(0x9e37_79b9_7f4a_7c15);
-    let mut found = PairAudit { samples, products: pair.products, rounding_dropped, ..PairAudit::default() };
+    let products = pair.products;
+    let mut found = PairAudit { samples, products, rounding_dropped, largest_bound, ..PairAudit::default() };
     let spread = x.iter().fold(0.0f64, |m, v| m.max(v.abs())).max(1e-3);
     for sample in 0..samples {
         progress(sample, samples);
@@ -361,6 +365,15 @@ pub fn audit_pair(
     }
     progress(samples, samples);
     Ok(found)
+}
+
+/// The largest finite bound of a clip.
+fn largest_bound(graph: &Graph) -> f64 {
+    let bounds = graph.nodes().flat_map(|(_, node)| match node.op {
+        Op::Unary(Unary::Clip { min, max }) => [min.abs(), max.abs()],
+        _ => [0.0; 2],
+    });
+    bounds.filter(|bound| bound.is_finite()).fold(0.0, f64::max)
 }
 
 /// Pseudo-random numbers between 0 and 1, the same on every machine.

@@ -251,7 +251,13 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
     let on = format!("{} pairs of inputs{place}", pair.samples);
     let overflow = !pair.magnitude.is_finite();
     let scored = pair.largest_score.is_finite();
-    let scores = if scored { "" } else { "the network's own scores are not finite; " };
+    let scores = match scored {
+        false => "the network's own scores are not finite; ".to_owned(),
+        true if absorbed(pair) => {
+            format!("a clip is bounded by {:.1e}, beside which doubles lose the scores; ", pair.largest_bound)
+        }
+        true => String::new(),
+    };
     let seen = |holds: bool| if overflow { Verdict::NotChecked } else { Verdict::of(holds) };
     let size = if overflow { "g and h pass what doubles hold; " } else { "" };
     vec![
@@ -261,7 +267,11 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
                 "{scores}largest error {:.1e} of the scores, streams lowered after every node, {on}{rounding}",
                 pair.relative_difference
             ),
-            if scored { Verdict::of(pair.relative_difference <= ROUNDING) } else { Verdict::NotChecked },
+            match pair.relative_difference <= ROUNDING {
+                _ if !scored => Verdict::NotChecked,
+                false if absorbed(pair) => Verdict::NotChecked,
+                holds => Verdict::of(holds),
+            },
         ),
         plain_finding(pair),
         Finding::new(
@@ -275,6 +285,13 @@ fn pair_findings(pair: &Result<PairAudit>) -> Vec<Finding> {
             seen(pair.excess <= ROUNDING),
         ),
     ]
+}
+
+/// Whether the rounding error of a clip's bound, which both streams take up, is all that keeps them from the scores.
+fn absorbed(pair: &PairAudit) -> bool {
+    pair.relative_difference > ROUNDING
+        && pair.difference <= ROUNDING * pair.largest_bound
+        && pair.largest_bound * f64::EPSILON * 64.0 > ROUNDING * pair.largest_score
 }
 
 /// The finding on `f = g − h` of the networks that `split` writes. It can be checked only while the scores are larger than the
@@ -292,6 +309,10 @@ fn plain_finding(pair: &PairAudit) -> Finding {
         return Finding::new(claim, found, Verdict::NotChecked);
     }
     let found = format!("largest error {:.1e}; g and h reach {:.1e}", pair.plain_difference, pair.magnitude);
+    if !pair.largest_score.is_finite() {
+        let found = format!("the network's own scores are not finite; {found}");
+        return Finding::new(claim, found, Verdict::NotChecked);
+    }
     let verdict = Verdict::of(pair.plain_difference <= ROUNDING * pair.magnitude);
     Finding::new(claim, found, verdict)
 }
@@ -416,6 +437,27 @@ mod tests {
         assert_eq!(verdicts(&audit, &drowned)[..4], [Holds, NotChecked, Holds, Holds]);
         let overflown = PairAudit { magnitude: f64::INFINITY, plain_difference: f64::NAN, ..pair };
         assert_eq!(verdicts(&audit, &overflown)[..4], [Holds, NotChecked, NotChecked, NotChecked]);
+    }
+
+    #[test]
+    fn issue_35_scores_that_are_not_finite_are_compared_with_no_pair() {
+        let (audit, pair) = sound();
+        let infinite = PairAudit {
+            largest_score: f64::INFINITY,
+            plain_difference: f64::NAN,
+            relative_difference: f64::NAN,
+            ..pair
+        };
+        assert_eq!(verdicts(&audit, &infinite)[..2], [Verdict::NotChecked; 2]);
+    }
+
+    #[test]
+    fn issue_35_what_a_huge_bound_of_a_clip_swallows_is_not_said_to_fail() {
+        let (audit, pair) = sound();
+        let lost = PairAudit { relative_difference: 1.0, difference: 5.0, ..pair };
+        assert_eq!(verdicts(&audit, &lost)[0], Verdict::Fails);
+        let bounded = |largest_bound| verdicts(&audit, &PairAudit { largest_bound, ..lost })[0];
+        assert_eq!([6.0, 1e4, 1e30].map(bounded), [Verdict::Fails, Verdict::Fails, Verdict::NotChecked]);
     }
 
     #[test]

@@ -128,6 +128,10 @@ impl Exporter<'_> {
     ) -> Result<()> {
         let shape = self.input_shape(node, 0);
         let epsilon = ("epsilon", float(epsilon));
+        if has_zero(shape) {
+            self.finish("Identity", &inputs[..1], &[]);
+            return Ok(());
+        }
         let channels = shape.fixed_at(1).unwrap_or(0);
         if groups == channels {
             self.finish("InstanceNormalization", inputs, &[epsilon]);

@@ -214,6 +214,12 @@ fn angles(
     let mut table = importer.operand(call, index)?;
     if call.optional(3).is_some() {
         let places = importer.operand(call, 3)?;
+        let numbers = importer.graph.constant_value(places).and_then(|tensor| tensor.to_i64());
+        if let (Some(rows), Some(numbers)) = (importer.shape(table).fixed_at(0), numbers)
+            && let Some(bad) = numbers.iter().find(|&&place| place < 0 || place >= rows as i64)
+        {
+            return Err(Error::shape(format!("the position {bad} is outside a cache of {rows} positions")));
+        }
         table = importer.add(Op::Gather { axis: 0 }, &[table, places])?;
     }
     let shape = importer.shape(table);

@@ -135,7 +135,10 @@ pub(crate) fn add(g: &mut Graph, bytes: &mut Bytes<'_>, values: &[NodeId]) -> Re
             g.add(Op::Resize { axes, interpolation, coordinates }, &[x])
         }
         _ => {
-            let length = shape.fixed_at(axis).unwrap_or(1).max(1) as i64;
+            let length = shape.fixed_at(axis).unwrap_or(1) as i64;
+            if length == 0 {
+                return Err(Error::argument("nothing to take from"));
+            }
             let indices: Vec<i64> =
                 (0..1 + bytes.below(4)).map(|_| (bytes.below(6) as i64 - 2) % length).collect();
             let indices = g.constant(Tensor::vector(indices));

@@ -1,6 +1,6 @@
 //! Explanation methods by their names on the command line. The bench prints `not built` for unknown ones.
 
-use monosplit::catalogue::{self, ConfiguredMethod, Entry};
+use monosplit::catalogue::{self, ConfiguredMethod, MethodEntry};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{Class, Explainer, Explanation, Finish, MapRequest, Settings, Size};
 use monosplit::graph::Graph;
@@ -36,7 +36,7 @@ pub(crate) fn load(
     options: &Options<'_>,
 ) -> Result<Option<Box<dyn Job>>> {
     let names: Vec<&str> = options.need("name")?.split(',').collect();
-    if names.iter().any(|name| Entry::find(name).is_err()) {
+    if names.iter().any(|name| MethodEntry::find(name).is_err()) {
         return Ok(None);
     }
     let further = options.others(&OWN);

@@ -1,14 +1,13 @@
 //! A metric of the explanations of some images. It needs scores and maps of perturbed copies of the images.
 
 use std::path::Path;
-use std::sync::Mutex;
 
 use monosplit::catalogue;
 use monosplit::engine::Engine;
-use monosplit::explain::{Class, Explainer, Finish, MapRequest, Settings, Size};
-use monosplit::graph::{Graph, npy};
-use monosplit::{Error, Inference, Model, Result, Tensor};
-use monosplit_eval::{Case, Metric, Network, PerturbationScorer, Perturbations, metrics};
+use monosplit::explain::{Explainer, Finish, MapRequest, Settings, Size};
+use monosplit::graph::npy;
+use monosplit::{Error, Model, Result, Tensor};
+use monosplit_eval::{Case, CompiledMethod, EvaluatedModel, MapFunction, Metric, metrics};
 
 use crate::Results;
 use crate::job::{Job, Options};
@@ -25,18 +24,16 @@ pub(crate) fn load(
     let layer = options.get("layers").map(str::to_owned);
     let finish = Finish { size: Size::Input, ..Finish::default() };
     let requests = [MapRequest::of(chosen.method.clone(), layer).finish(finish)];
-    let network = EvaluatedNetwork {
-        inference: Mutex::new(Inference::new(model, &*engine)?),
-        explainer: Explainer::new(model.graph(), &requests, &*engine)?,
-        settings: chosen.settings,
-        graph: model.graph().clone(),
-        engine,
-        perturbation_scorer: PerturbationScorer::default(),
-    };
+    // A worker measures one metric until its process ends, and so long it needs its engine.
+    let engine: &'static dyn Engine = Box::leak(engine);
+    let network = EvaluatedModel::owned(model.graph().clone(), engine)?;
+    let explainer = Explainer::new(network.graph(), &requests, engine)?;
+    let [request] = requests;
+    let method = Method { explainer, request, settings: chosen.settings };
     let class = options.number("class")?.unwrap_or(0);
     let maps = match options.get("maps") {
         Some(path) => read(path)?,
-        None => network.maps(images, class)?,
+        None => method.compiled().maps(images, class)?,
     };
     let masks = options.get("masks").map(read).transpose()?;
     Ok(Some(Box::new(Measuring {
@@ -50,6 +47,7 @@ pub(crate) fn load(
             None => Vec::new(),
         },
         network,
+        method,
         class,
     })))
 }
@@ -76,39 +74,15 @@ fn one(image: Tensor) -> Result<Tensor> {
     image.reshaped(shape)
 }
 
-struct EvaluatedNetwork {
-    inference: Mutex<Inference>,
+struct Method {
     explainer: Explainer,
+    request: MapRequest,
     settings: Settings,
-    graph: Graph,
-    engine: Box<dyn Engine>,
-    perturbation_scorer: PerturbationScorer,
 }
 
-impl Network for EvaluatedNetwork {
-    fn scores(&self, images: &Tensor) -> Result<Tensor> {
-        let mut inference =
-            self.inference.lock().map_err(|_| Error::argument("the network has failed before"))?;
-        inference.run(std::slice::from_ref(images))
-    }
-
-    fn preferred_batch_size(&self) -> Option<usize> {
-        self.engine.preferred_batch_size()
-    }
-
-    fn scores_after(
-        &self,
-        image: &Tensor,
-        changes: &dyn Perturbations,
-        batch: Option<usize>,
-    ) -> Result<Option<Tensor>> {
-        self.perturbation_scorer.scores(&self.graph, &*self.engine, image, changes, batch)
-    }
-
-    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
-        let explained = self.explainer.explain(images, &Class::Index(class), &self.settings)?;
-        let map = explained.maps.into_iter().next();
-        map.map(|map| map.values).ok_or_else(|| Error::argument("the method gave no map"))
+impl Method {
+    fn compiled(&self) -> CompiledMethod<'_> {
+        CompiledMethod { explainer: &self.explainer, request: &self.request, settings: &self.settings }
     }
 }
 
@@ -117,18 +91,20 @@ struct Measuring {
     images: Vec<Tensor>,
     maps: Vec<Tensor>,
     masks: Vec<Vec<bool>>,
-    network: EvaluatedNetwork,
+    network: EvaluatedModel<'static>,
+    method: Method,
     class: usize,
 }
 
 impl Job for Measuring {
     fn run(&mut self) -> Result<Results> {
         // Every run starts with an empty cache.
-        self.network.perturbation_scorer.clear_cache();
+        self.network.clear_cache();
+        let method = self.method.compiled();
         let mut values = Vec::new();
         for (index, (image, map)) in self.images.iter().zip(&self.maps).enumerate() {
             let mask = self.masks.get(index).map(Vec::as_slice);
-            let (network, class) = (&self.network, self.class);
+            let (network, class) = (&self.network.measured(image, &method), self.class);
             let case = Case { image, class, map, mask, network, seed: index as u64 };
             values.push(self.metric.measure(&case)?.unwrap_or(f64::NAN));
         }

@@ -1,12 +1,9 @@
 //! Metrics of maps, of our methods and of functions written in Python.
 
-use monosplit::eval::{
-    Case, CaseShape, EvaluatedModel, Metric, Network as EvaluatedNetwork, PerturbationScorer, Perturbations,
-    metrics, randomised, trained,
-};
-use monosplit::explain::{Class, Explainer, MapRequest, Progress, Settings};
+use monosplit::eval::{Case, CaseShape, CompiledMethod, EvaluatedModel, MapFunction, Metric, metrics};
+use monosplit::explain::Progress;
 use monosplit::graph::batch::rows;
-use monosplit::graph::{Data, Graph, Noise};
+use monosplit::graph::{Data, Noise};
 use monosplit::{Error, Result, Tensor};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -35,68 +32,13 @@ pub(crate) fn metric_catalogue(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyDict>
         .collect()
 }
 
-/// Where maps of other images come from.
-enum MapSource<'a> {
-    Compiled(&'a CompiledExplainer),
-    /// A function of images and a class.
-    Function(&'a Py<PyAny>),
-}
+/// A function of images and a class.
+struct Function<'a>(&'a Py<PyAny>);
 
-/// The evaluated network and method, as metrics see them.
-struct Evaluated<'a> {
-    model: &'a EvaluatedModel<'a>,
-    graph: &'a Graph,
-    engine: &'a dyn monosplit::engine::Engine,
-    scorer: &'a PerturbationScorer,
-    source: MapSource<'a>,
-}
-
-impl EvaluatedNetwork for Evaluated<'_> {
-    fn scores(&self, images: &Tensor) -> Result<Tensor> {
-        self.model.scores(images)
-    }
-
-    fn preferred_batch_size(&self) -> Option<usize> {
-        self.engine.preferred_batch_size()
-    }
-
-    fn scores_after(
-        &self,
-        image: &Tensor,
-        changes: &dyn Perturbations,
-        batch: Option<usize>,
-    ) -> Result<Option<Tensor>> {
-        self.scorer.scores(self.graph, self.engine, image, changes, batch)
-    }
-
+impl MapFunction for Function<'_> {
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
-        match self.source {
-            MapSource::Compiled(method) => map(&method.explainer, images, class, &method.settings),
-            MapSource::Function(function) => called(function, images, class),
-        }
+        called(self.0, images, class)
     }
-
-    fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
-        let MapSource::Compiled(method) = self.source else { return Ok(None) };
-        let request: &MapRequest = &method.request;
-        let mut maps = Vec::new();
-        for count in 1..=trained(self.graph).len() {
-            let (network, _) = randomised(self.graph, count, seed)?;
-            let explainer = Explainer::new(&network, std::slice::from_ref(request), self.engine)?;
-            let explained = explainer.explain(image, &Class::Index(class), &method.settings)?;
-            let found =
-                explained.maps.into_iter().next().ok_or_else(|| Error::argument("there is no map"))?;
-            let plane = found.values.shape()[1..].to_vec();
-            maps.push(found.values.reshaped(plane)?);
-        }
-        Ok(Some(maps))
-    }
-}
-
-/// The maps of images at their size; the second map of a compiled explainer.
-fn map(explainer: &Explainer, images: &Tensor, class: usize, settings: &Settings) -> Result<Tensor> {
-    let found = explainer.explain(images, &Class::Index(class), settings)?.maps.pop();
-    Ok(found.ok_or_else(|| Error::argument("there is no map"))?.values)
 }
 
 /// The maps that a function of Python returns.
@@ -149,9 +91,15 @@ pub(crate) fn measure(
         let message = format!("expected a mask [{height}, {width}] for each of {count} images");
         return Err(PyValueError::new_err(message));
     }
-    let source = match (method, &function) {
-        (Some(method), _) => MapSource::Compiled(method),
-        (None, Some(function)) => MapSource::Function(function),
+    let function = function.as_ref().map(Function);
+    let method = method.map(|method| CompiledMethod {
+        explainer: &method.explainer,
+        request: &method.request,
+        settings: &method.settings,
+    });
+    let source: &dyn MapFunction = match (&method, &function) {
+        (Some(method), _) => method,
+        (None, Some(function)) => function,
         (None, None) => return Err(PyValueError::new_err("name a method or a function that explains")),
     };
     let listener = Listener::new(report);
@@ -160,8 +108,6 @@ pub(crate) fn measure(
         let model = EvaluatedModel::new(graph, engine)?;
         let shape = CaseShape { channels, height, width, classes: network.class_count()? };
         metrics.iter().try_for_each(|metric| metric.check(&shape))?;
-        let scorer = PerturbationScorer::default();
-        let evaluated = Evaluated { model: &model, graph, engine, scorer: &scorer, source };
         let masks: Option<&[bool]> = match masks.as_ref().map(Tensor::data) {
             Some(Data::Bool(values)) => Some(values),
             Some(_) => return Err(Error::argument("masks are arrays of truth values")),
@@ -171,12 +117,13 @@ pub(crate) fn measure(
         let mut found: Measured = vec![Vec::with_capacity(count); metrics.len()];
         for index in 0..count {
             let map = rows(&maps, index..index + 1)?.reshaped([height, width])?;
+            let image = rows(&samples, index..index + 1)?;
             let case = Case {
-                image: &rows(&samples, index..index + 1)?,
+                image: &image,
                 class: classes[index],
                 map: &map,
                 mask: masks.map(|all| &all[index * pixels..(index + 1) * pixels]),
-                network: &evaluated,
+                network: &model.measured(&image, source),
                 seed: Noise::new(seed).stream(&index.to_string()).bits(0),
             };
             for (at, metric) in metrics.iter().enumerate() {

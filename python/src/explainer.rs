@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use monosplit::explain::{
-    Absolute, BatchPosition, Channels, Class, ExplainBatch, Explainer, Explanation, Finish, MapRequest,
-    SaliencyMap, Settings, Size,
+    Absolute, BatchPosition, ChannelReduction, Class, ExplainBatch, Explainer, Explanation, Finish,
+    MapRequest, SaliencyMap, Settings, Size,
 };
 use monosplit::graph::batch::{rows, stack};
 use monosplit::graph::{Kind, Tensor};
@@ -19,7 +19,7 @@ use crate::progress::Listener;
 
 /// The attributions and the maps are two finishes of one computation.
 pub(crate) fn requests(request: &MapRequest, absolute: Absolute, size: Size) -> [MapRequest; 2] {
-    let kept = Finish { channels: Channels::Keep, ..Finish::default() };
+    let kept = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
     let map = Finish { size, absolute, ..Finish::default() };
     [request.clone().finish(kept), request.clone().finish(map)]
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Mutex;
 
 use monosplit::eval::experiment::Experiment;
-use monosplit::eval::protocol::{EnteredStage, Images, Observer, Part, Protocol, identity_remark};
+use monosplit::eval::protocol::{EnteredStage, Images, Observer, Protocol, StoredPart, identity_remark};
 use monosplit::eval::store::{Store, Worker as StoreWorker};
 use monosplit::explain::{NoProgress, Progress};
 use monosplit::{Error, Result, with_target};
@@ -61,7 +61,7 @@ impl Heard {
 }
 
 impl Observer for Heard {
-    fn part(&self, part: &Part) {
+    fn part(&self, part: &StoredPart) {
         let out = match part.excluded.len() {
             0 => String::new(),
             count => format!(", {count} left out"),

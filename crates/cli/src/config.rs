@@ -8,7 +8,7 @@ use clap::builder::ValueParser;
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command};
 use monosplit::TargetChoice;
-use monosplit::eval::experiment::value::{Kind, SourceLocation, Value};
+use monosplit::eval::experiment::value::{SourceLocation, Value, ValueKind};
 use monosplit::graph::options::closest;
 use monosplit::graph::{Error, Result};
 
@@ -208,11 +208,11 @@ fn settings(command: &Command, path: &Path) -> Result<Vec<Setting>> {
 }
 
 fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut Vec<Setting>) -> Result<()> {
-    let Kind::Table(table) = &value.kind else { return Ok(()) };
+    let ValueKind::Table(table) = &value.kind else { return Ok(()) };
     for (key, value) in table.iter().filter(|(key, _)| key != "base") {
         let option = key.replace('_', "-");
         let args = named(command, &option, path.is_empty());
-        if let Kind::Table(_) = value.kind {
+        if let ValueKind::Table(_) = value.kind {
             if let Some(inner) = command.find_subcommand(key) {
                 path.push(key.clone());
                 collect(inner, value, path, found)?;
@@ -228,7 +228,7 @@ fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut
         if args.is_empty() {
             return Err(value.location.error(unknown(command, key, &option, path)));
         }
-        if let Kind::Table(_) = value.kind {
+        if let ValueKind::Table(_) = value.kind {
             let said = format!(
                 "{key}: expected words, a number, or true or false, found {}",
                 value.kind.description()
@@ -290,15 +290,15 @@ fn options(command: &Command, all: bool) -> Vec<&str> {
 /// A value as it would be written on a command line.
 fn form(value: &Value) -> Result<Form> {
     let plain = |value: &Value| match &value.kind {
-        Kind::Text(text) => Ok(text.clone()),
-        Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.description()),
-        Kind::List(_) | Kind::Table(_) => Err(value
+        ValueKind::Text(text) => Ok(text.clone()),
+        ValueKind::Whole(_) | ValueKind::Real(_) | ValueKind::Flag(_) => Ok(value.kind.description()),
+        ValueKind::List(_) | ValueKind::Table(_) => Err(value
             .location
             .error(format!("expected words or a number, found {}", value.kind.description()))),
     };
     Ok(match &value.kind {
-        Kind::Flag(flag) => Form::Flag(*flag),
-        Kind::List(list) => Form::Several(list.iter().map(plain).collect::<Result<_>>()?),
+        ValueKind::Flag(flag) => Form::Flag(*flag),
+        ValueKind::List(list) => Form::Several(list.iter().map(plain).collect::<Result<_>>()?),
         _ => Form::One(plain(value)?),
     })
 }

@@ -14,7 +14,7 @@ use monosplit_graph::{Data, Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
 use crate::given_maps::GivenMaps;
-use crate::metric::Network;
+use crate::metric::ExplainedNetwork;
 use crate::perturbation::{PerturbationScorer, Perturbations};
 use crate::randomisation::{randomised, trained};
 
@@ -82,6 +82,21 @@ impl<'a> EvaluatedModel<'a> {
     /// The class of the highest score of each image.
     pub fn classes(&self, images: &Tensor) -> Result<Vec<usize>> {
         Ok(self.scores.explain(images, &Class::Top, &Settings::default())?.classes)
+    }
+
+    /// What metrics ask about while they measure a map of `image` `[1, C, H, W]`: scores of this model, and maps of other
+    /// images by the same method.
+    pub fn measured<'p>(
+        &'p self,
+        image: &'p Tensor,
+        maps: &'p dyn MapFunction,
+    ) -> impl ExplainedNetwork + 'p {
+        MeasuredImage { model: self, image, maps }
+    }
+
+    /// Forgets the scores of perturbed images, so that the next measurement computes all of them.
+    pub fn clear_cache(&self) {
+        self.perturbation_scorer.clear_cache();
     }
 
     /// Compiles a group of candidates with the same run-time settings.
@@ -300,24 +315,38 @@ impl HeldScores {
     }
 }
 
-/// The [`Network`] of one candidate and one image.
-pub(crate) struct CandidateNetwork<'p> {
-    /// The image, unperturbed.
-    pub(crate) image: &'p Tensor,
-    pub(crate) evaluated_model: &'p EvaluatedModel<'p>,
-    pub(crate) compiled_group: &'p CompiledGroup,
-    pub(crate) candidate: usize,
-    pub(crate) mask: Option<&'p [bool]>,
-    pub(crate) memory: &'p MapCache,
+/// How the evaluated method explains other images than the measured one, and other networks.
+pub trait MapFunction: Sync {
+    /// The maps `[N, H, W]` of preprocessed images for one class.
+    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor>;
+
+    /// What the method computes, for maps of networks with re-initialised layers; `None` for maps that are not computed by a
+    /// method of ours.
+    fn method(&self) -> Option<(&MapRequest, &Settings)> {
+        None
+    }
+
+    /// What is done to a map of the method before it is measured.
+    fn finished(&self, map: Tensor) -> Result<Tensor> {
+        Ok(map)
+    }
 }
 
-impl Network for CandidateNetwork<'_> {
+/// The [`ExplainedNetwork`] of one measured image: scores by an [`EvaluatedModel`], maps by a [`MapFunction`].
+struct MeasuredImage<'p> {
+    model: &'p EvaluatedModel<'p>,
+    /// The image, unperturbed.
+    image: &'p Tensor,
+    maps: &'p dyn MapFunction,
+}
+
+impl ExplainedNetwork for MeasuredImage<'_> {
     fn scores(&self, images: &Tensor) -> Result<Tensor> {
-        self.evaluated_model.perturbed_scores(images, self.image)
+        self.model.perturbed_scores(images, self.image)
     }
 
     fn preferred_batch_size(&self) -> Option<usize> {
-        self.evaluated_model.engine.preferred_batch_size()
+        self.model.engine.preferred_batch_size()
     }
 
     fn scores_after(
@@ -326,13 +355,68 @@ impl Network for CandidateNetwork<'_> {
         changes: &dyn Perturbations,
         batch: Option<usize>,
     ) -> Result<Option<Tensor>> {
-        let EvaluatedModel { graph, engine, perturbation_scorer, held, .. } = self.evaluated_model;
+        let EvaluatedModel { graph, engine, perturbation_scorer, held, .. } = self.model;
         if held.is_some() {
             return Ok(None);
         }
         perturbation_scorer.scores(graph, *engine, image, changes, batch)
     }
 
+    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
+        self.maps.maps(images, class)
+    }
+
+    fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
+        let Some((request, settings)) = self.maps.method() else { return Ok(None) };
+        let EvaluatedModel { graph, engine, .. } = self.model;
+        let &[_, _, height, width] = image.shape() else {
+            return Err(Error::shape(format!("expected an image [1, C, H, W], found {:?}", image.shape())));
+        };
+        let mut maps = Vec::new();
+        // Only one network is held at a time, because all of them might not fit into memory.
+        for count in 1..=trained(graph).len() {
+            let (forgotten, _) = randomised(graph, count, seed)?;
+            let explainer = Explainer::new(&forgotten, std::slice::from_ref(request), *engine)?;
+            let class = Class::Index(class);
+            let explained = explainer.explain_unchecked(&ExplainBatch::new(image, &class, settings))?;
+            let map = explained.maps.into_iter().next();
+            let map = scaled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
+            maps.push(self.maps.finished(map)?.reshaped([height, width])?);
+        }
+        Ok(Some(maps))
+    }
+}
+
+/// A method compiled for a network: the maps of any image.
+pub struct CompiledMethod<'a> {
+    /// The compiled method. Its last map is the one that is measured.
+    pub explainer: &'a Explainer,
+    /// What is computed.
+    pub request: &'a MapRequest,
+    /// The numbers of a split.
+    pub settings: &'a Settings,
+}
+
+impl MapFunction for CompiledMethod<'_> {
+    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
+        let explained = self.explainer.explain(images, &Class::Index(class), self.settings)?;
+        scaled(explained.maps.into_iter().next_back().ok_or_else(|| Error::argument("there is no map"))?)
+    }
+
+    fn method(&self) -> Option<(&MapRequest, &Settings)> {
+        Some((self.request, self.settings))
+    }
+}
+
+/// The maps of one candidate of a compiled group.
+pub(crate) struct CandidateMaps<'p> {
+    pub(crate) compiled_group: &'p CompiledGroup,
+    pub(crate) candidate: usize,
+    pub(crate) mask: Option<&'p [bool]>,
+    pub(crate) memory: &'p MapCache,
+}
+
+impl MapFunction for CandidateMaps<'_> {
     fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
         let &[samples, _, height, width] = images.shape() else {
             return Err(Error::shape(format!("expected images [N, C, H, W], found {:?}", images.shape())));
@@ -351,25 +435,13 @@ impl Network for CandidateNetwork<'_> {
         maps.reshaped([samples, height, width])
     }
 
-    fn randomised_maps(&self, image: &Tensor, class: usize, seed: u64) -> Result<Option<Vec<Tensor>>> {
-        let MapOrigin::Computed(place) = self.compiled_group.origins[self.candidate] else { return Ok(None) };
-        let &[_, _, height, width] = image.shape() else {
-            return Err(Error::shape(format!("expected an image [1, C, H, W], found {:?}", image.shape())));
-        };
-        let request = std::slice::from_ref(&self.compiled_group.requests[place]);
-        let mut maps = Vec::new();
-        // Only one network is held at a time, because all of them might not fit into memory.
-        for count in 1..=trained(self.evaluated_model.graph()).len() {
-            let (forgotten, _) = randomised(self.evaluated_model.graph(), count, seed)?;
-            let explainer = Explainer::new(&forgotten, request, self.evaluated_model.engine)?;
-            let class = Class::Index(class);
-            let batch = ExplainBatch::new(image, &class, &self.compiled_group.settings);
-            let explained = explainer.explain_unchecked(&batch)?;
-            let map = explained.maps.into_iter().next();
-            let map = scaled(map.ok_or_else(|| Error::argument("there is no map"))?)?;
-            maps.push(self.compiled_group.signed(map, self.candidate)?.reshaped([height, width])?);
-        }
-        Ok(Some(maps))
+    fn method(&self) -> Option<(&MapRequest, &Settings)> {
+        let MapOrigin::Computed(place) = self.compiled_group.origins[self.candidate] else { return None };
+        Some((&self.compiled_group.requests[place], &self.compiled_group.settings))
+    }
+
+    fn finished(&self, map: Tensor) -> Result<Tensor> {
+        self.compiled_group.signed(map, self.candidate)
     }
 }
 

@@ -6,9 +6,9 @@ use monosplit_graph::{Error, Result, Tensor};
 
 use crate::case_arrays::measured;
 use crate::metrics::{
-    self, AverageSensitivity, FaithfulnessCorrelation, LocalLipschitz, MaxSensitivity, Preset,
+    self, AverageSensitivity, FaithfulnessCorrelation, LocalLipschitz, MaxSensitivity, MetricPreset,
 };
-use crate::{Case, Network, Similarity, Undefined};
+use crate::{Case, ExplainedNetwork, Similarity, Undefined};
 
 /// A network of two linear layers that is explained by gradient times input, in double precision.
 struct Small {
@@ -33,7 +33,7 @@ fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(a, b)| a * b).sum()
 }
 
-impl Network for Small {
+impl ExplainedNetwork for Small {
     fn scores(&self, images: &Tensor) -> Result<Tensor> {
         let (values, samples) = (images.to_f64(), images.shape()[0]);
         let classes = self.last.1.len();
@@ -259,7 +259,7 @@ fn degenerate_maps_are_undefined_or_errors() {
     let masks = [None, Some(vec![false; 144]), Some(vec![true; 144]), Some(vec![true; 7])];
     for entry in metrics::all() {
         for (map, mask) in maps.iter().flat_map(|map| masks.iter().map(move |mask| (map, mask))) {
-            for preset in Preset::ALL {
+            for preset in MetricPreset::ALL {
                 let metric = metrics::parse(&format!("{}:preset={}", entry.name, preset.name())).unwrap();
                 let map = Tensor::new([12, 12], map.clone()).unwrap();
                 let case = Case { map: &map, mask: mask.as_deref(), ..example.case() };
@@ -281,7 +281,9 @@ fn an_image_of_one_pixel_is_no_reason_to_panic() {
     };
     let image = Tensor::new([1, 1, 1, 1], vec![0.25f32]).unwrap();
     let map = Tensor::new([1, 1], vec![1.0]).unwrap();
-    for (entry, preset) in metrics::all().iter().flat_map(|entry| Preset::ALL.map(|preset| (entry, preset))) {
+    for (entry, preset) in
+        metrics::all().iter().flat_map(|entry| MetricPreset::ALL.map(|preset| (entry, preset)))
+    {
         let metric = metrics::parse(&format!("{}:preset={}", entry.name, preset.name())).unwrap();
         for class in [0, 1, 9] {
             let case =

@@ -5,7 +5,7 @@ use monosplit_graph::{Error, Result, Tensor};
 use crate::perturbation::Perturbations;
 
 /// The evaluated network and method, as metrics see them.
-pub trait Network: Sync {
+pub trait ExplainedNetwork: Sync {
     /// The class scores `[N, classes]` of preprocessed images `[N, C, H, W]`.
     fn scores(&self, images: &Tensor) -> Result<Tensor>;
 
@@ -15,8 +15,8 @@ pub trait Network: Sync {
     }
 
     /// The class scores `[1 + steps, classes]` of one image `[1, C, H, W]`, unchanged and after each of several cumulative
-    /// perturbations, `batch` images at a time. `None` if there is no faster way than [`Network::scores`] of every perturbed
-    /// image.
+    /// perturbations, `batch` images at a time. `None` if there is no faster way than [`ExplainedNetwork::scores`] of every
+    /// perturbed image.
     fn scores_after(
         &self,
         image: &Tensor,
@@ -50,7 +50,7 @@ pub struct Case<'a> {
     /// The object mask, `H·W` pixels, if there is one.
     pub mask: Option<&'a [bool]>,
     /// The evaluated network and method.
-    pub network: &'a dyn Network,
+    pub network: &'a dyn ExplainedNetwork,
     /// The seed of the metric's random numbers. The same seed, image and options give the same value.
     pub seed: u64,
 }

@@ -4,8 +4,8 @@ use monosplit_graph::batch::stack;
 use monosplit_graph::{Error, Kind, Noise, Result, Tensor};
 
 use crate::candidate::Candidate;
-use crate::dataset::Sample;
-use crate::evaluated_model::{CandidateNetwork, CompiledGroup, EvaluatedModel, ImageFacts, MapCache, Maps};
+use crate::dataset::DatasetSample;
+use crate::evaluated_model::{CandidateMaps, CompiledGroup, EvaluatedModel, ImageFacts, MapCache, Maps};
 use crate::metric::{Case, Metric, Undefined};
 use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
 
@@ -22,7 +22,7 @@ pub struct MetricEvaluator<'a> {
 /// A batch of images and the maps of a group of candidates.
 #[derive(Default)]
 pub(crate) struct LoadedBatch {
-    pub(crate) samples: Vec<Sample>,
+    pub(crate) samples: Vec<DatasetSample>,
     pub(crate) classes: Vec<usize>,
     seeds: Vec<u64>,
     ids: Vec<i64>,
@@ -33,7 +33,7 @@ impl LoadedBatch {
     /// Computes the maps of a compiled group for some images.
     pub(crate) fn at(
         compiled_group: &CompiledGroup,
-        samples: Vec<Sample>,
+        samples: Vec<DatasetSample>,
         images: &[EvaluatedImage],
         seed: u64,
     ) -> Result<Self> {
@@ -85,7 +85,7 @@ impl Evaluator for MetricEvaluator<'_> {
         Ok(())
     }
 
-    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
+    fn load(&mut self, samples: Vec<DatasetSample>, images: &[EvaluatedImage]) -> Result<()> {
         let compiled_group =
             self.compiled_group.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
         self.loaded = LoadedBatch::at(compiled_group, samples, images, self.seed)?;
@@ -111,14 +111,8 @@ impl Evaluator for MetricEvaluator<'_> {
             return Ok(Err(Undefined("the map holds numbers that are not finite".into())));
         }
         let mask = sample.mask.as_deref();
-        let network = CandidateNetwork {
-            image: &sample.tensor,
-            evaluated_model: self.evaluated_model,
-            compiled_group,
-            candidate,
-            mask,
-            memory: &self.memory,
-        };
+        let maps = CandidateMaps { compiled_group, candidate, mask, memory: &self.memory };
+        let network = self.evaluated_model.measured(&sample.tensor, &maps);
         metric.measure(&Case {
             image: &sample.tensor,
             class: self.loaded.classes[image],

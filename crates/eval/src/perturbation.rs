@@ -49,7 +49,7 @@ type Programs<K, V> = HashMap<K, Option<V>>;
 
 /// Computes and caches class scores of perturbed images for one network.
 #[derive(Default)]
-pub struct PerturbationScorer {
+pub(crate) struct PerturbationScorer {
     by_size: Mutex<Programs<[usize; 2], Arc<IncrementalProgram>>>,
     by_shape: Mutex<Programs<[Vec<usize>; 2], ReplacementProgram>>,
     cached: Mutex<VecDeque<CachedScores>>,
@@ -75,7 +75,7 @@ impl CachedScores {
 impl PerturbationScorer {
     /// The class scores `[1 + steps, classes]` of an image `[1, C, H, W]`, unchanged and after each perturbation. `None` if
     /// the perturbed images must be made one by one. `batch` images are computed at a time, or as many as the engine prefers.
-    pub fn scores(
+    pub(crate) fn scores(
         &self,
         graph: &Graph,
         engine: &dyn Engine,
@@ -111,7 +111,7 @@ impl PerturbationScorer {
     }
 
     /// Removes all cached scores.
-    pub fn clear_cache(&self) {
+    pub(crate) fn clear_cache(&self) {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -219,7 +219,7 @@ mod tests {
     use monosplit_graph::{Noise, Op, Shape};
 
     use super::*;
-    use crate::metric::{Case, Network};
+    use crate::metric::{Case, ExplainedNetwork};
     use crate::metrics::parse;
 
     /// The CPU engine with a preferred batch size. It counts how many programs are compiled.
@@ -265,7 +265,7 @@ mod tests {
         shown: AtomicUsize,
     }
 
-    impl Network for TestNetwork<'_> {
+    impl ExplainedNetwork for TestNetwork<'_> {
         fn scores(&self, images: &Tensor) -> Result<Tensor> {
             self.shown.fetch_add(images.shape()[0], Ordering::Relaxed);
             Ok(self.engine.compile(self.graph)?.run(std::slice::from_ref(images))?.swap_remove(0))

@@ -4,7 +4,7 @@
 use monosplit_graph::{Error, Result};
 
 use crate::candidate::Candidate;
-use crate::dataset::Sample;
+use crate::dataset::DatasetSample;
 use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
 use crate::metric::Undefined;
 use crate::metric_evaluator::LoadedBatch;
@@ -43,7 +43,7 @@ impl Evaluator for Sanity<'_> {
         Ok(())
     }
 
-    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
+    fn load(&mut self, samples: Vec<DatasetSample>, images: &[EvaluatedImage]) -> Result<()> {
         let [trained, randomised] =
             self.compiled_groups.as_ref().ok_or_else(|| Error::argument("no candidates were prepared"))?;
         self.loaded = [

@@ -45,7 +45,7 @@ pub fn mean(values: &[f64]) -> Option<f64> {
 
 /// The result of a paired comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ComparisonVerdict {
     /// The first is better: the interval of the differences does not contain zero.
     Won,
     /// The interval contains zero.
@@ -59,16 +59,16 @@ const LEAST: usize = 5;
 
 /// Compares the first of each pair with the second; `sign` is 1 if more is better, else −1. `None` if there are too few
 /// pairs.
-pub fn verdict(pairs: &[(f64, f64)], sign: f64) -> Option<(Verdict, Estimate)> {
+pub fn verdict(pairs: &[(f64, f64)], sign: f64) -> Option<(ComparisonVerdict, Estimate)> {
     if pairs.len() < LEAST {
         return None;
     }
     let differences: Vec<f64> = pairs.iter().map(|(one, other)| sign * (one - other)).collect();
     let estimate = Estimate::of(&differences)?;
     let verdict = match estimate {
-        Estimate { low, .. } if low > 0.0 => Verdict::Won,
-        Estimate { high, .. } if high < 0.0 => Verdict::Lost,
-        _ => Verdict::Tied,
+        Estimate { low, .. } if low > 0.0 => ComparisonVerdict::Won,
+        Estimate { high, .. } if high < 0.0 => ComparisonVerdict::Lost,
+        _ => ComparisonVerdict::Tied,
     };
     Some((verdict, estimate))
 }
@@ -100,10 +100,10 @@ mod tests {
         let noise = Noise::new(2);
         let level = |i: u64| 10.0 * noise.gaussian(i);
         let steady: Vec<(f64, f64)> = (0..50).map(|i| (level(i) + 0.1, level(i))).collect();
-        assert_eq!(verdict(&steady, 1.0).unwrap().0, Verdict::Won);
-        assert_eq!(verdict(&steady, -1.0).unwrap().0, Verdict::Lost);
+        assert_eq!(verdict(&steady, 1.0).unwrap().0, ComparisonVerdict::Won);
+        assert_eq!(verdict(&steady, -1.0).unwrap().0, ComparisonVerdict::Lost);
         assert_eq!(verdict(&steady[..LEAST - 1], 1.0), None, "too few to tell");
         let noisy: Vec<(f64, f64)> = (0..50).map(|i| (level(i) + 0.1, level(i + 50))).collect();
-        assert_eq!(verdict(&noisy, 1.0).unwrap().0, Verdict::Tied);
+        assert_eq!(verdict(&noisy, 1.0).unwrap().0, ComparisonVerdict::Tied);
     }
 }

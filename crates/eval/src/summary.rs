@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use monosplit_graph::Result;
 
 use crate::metric::Better;
-use crate::statistics::{Estimate, Verdict, verdict};
+use crate::statistics::{ComparisonVerdict, Estimate, verdict};
 use crate::store::{Planned, Stage, Store};
 
 /// The values of one configuration by one metric.
@@ -21,7 +21,7 @@ pub struct MetricSummary {
 
 /// A stage and its values.
 #[derive(Clone, Debug)]
-pub struct Summary {
+pub struct StageSummary {
     /// The stage.
     pub stage: Stage,
     /// Its images: id, name and explained class.
@@ -32,7 +32,7 @@ pub struct Summary {
     pub rows: Vec<Vec<MetricSummary>>,
 }
 
-impl Summary {
+impl StageSummary {
     /// Reads the values of a stage that are in the store so far.
     pub fn of(store: &Store, planned: &Planned, stage: &Stage) -> Result<Self> {
         let images = store.images(planned.id, &stage.part)?;
@@ -58,7 +58,7 @@ impl Summary {
             }
             rows.push(row);
         }
-        Ok(Summary { stage: stage.clone(), images, seen: seen.len(), rows })
+        Ok(StageSummary { stage: stage.clone(), images, seen: seen.len(), rows })
     }
 
     /// The images in words: `24 images`, or `12 of 24 images` if not all were evaluated.
@@ -86,7 +86,7 @@ impl Summary {
     }
 
     /// The paired comparison of two rows by a metric.
-    pub fn verdict(&self, one: usize, other: usize, metric: usize) -> Option<(Verdict, Estimate)> {
+    pub fn verdict(&self, one: usize, other: usize, metric: usize) -> Option<(ComparisonVerdict, Estimate)> {
         let (first, second) = (&self.rows[one][metric].values, &self.rows[other][metric].values);
         let pairs: Vec<(f64, f64)> =
             self.images.iter().filter_map(|(id, ..)| Some((*first.get(id)?, *second.get(id)?))).collect();
@@ -146,7 +146,7 @@ mod tests {
             metrics: vec![(0, "a".into(), Better::Lower)],
         };
         let rows = [0.5, 0.25, 0.25, 0.125].map(found).to_vec();
-        let summary = Summary { stage, images: Vec::new(), seen: 1, rows };
+        let summary = StageSummary { stage, images: Vec::new(), seen: 1, rows };
         // The last row is a control.
         let best: Vec<bool> = (0..4).map(|row| summary.is_best(row, 0, |row| row < 3)).collect();
         assert_eq!(best, [false, true, true, false]);

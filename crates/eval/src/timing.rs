@@ -5,7 +5,7 @@ use std::time::Instant;
 use monosplit_graph::{Error, Result};
 
 use crate::candidate::Candidate;
-use crate::dataset::Sample;
+use crate::dataset::DatasetSample;
 use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
 use crate::metric::Better;
 use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
@@ -18,7 +18,7 @@ pub struct Timing<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
     compiled_group: Option<CompiledGroup>,
     prepared: f64,
-    samples: Vec<Sample>,
+    samples: Vec<DatasetSample>,
     classes: Vec<usize>,
 }
 
@@ -47,7 +47,7 @@ impl Evaluator for Timing<'_> {
         Ok(())
     }
 
-    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
+    fn load(&mut self, samples: Vec<DatasetSample>, images: &[EvaluatedImage]) -> Result<()> {
         self.samples = samples;
         self.classes = images.iter().map(|image| image.class).collect();
         Ok(())

@@ -9,7 +9,7 @@ use crate::scaled::{Scale, Scaled};
 
 /// How channels are reduced to one number for each position.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Channels {
+pub enum ChannelReduction {
     /// As the method defines.
     #[default]
     Own,
@@ -75,7 +75,7 @@ pub enum Upsampling {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Finish {
     /// How channels are reduced to one number for each position.
-    pub channels: Channels,
+    pub channels: ChannelReduction,
     /// Where the absolute value is taken.
     pub absolute: Absolute,
     /// Whether negative values of the map are set to zero.
@@ -125,17 +125,17 @@ impl Finish {
     }
 }
 
-impl Channels {
+impl ChannelReduction {
     /// The channels of a value, along `axis`, as one number for each position; `own` is what the method defines.
     fn reduced(self, g: &mut Graph, value: NodeId, axis: usize, own: Reduction) -> Result<NodeId> {
         let reduction = match self {
-            Channels::Own => own,
-            Channels::Keep => return Ok(value),
-            Channels::Sum => Reduction::Sum,
-            Channels::Mean => Reduction::Mean,
-            Channels::Max => Reduction::Max,
-            Channels::L2 => return euclidean_norm(g, value, axis),
-            Channels::Positive => {
+            ChannelReduction::Own => own,
+            ChannelReduction::Keep => return Ok(value),
+            ChannelReduction::Sum => Reduction::Sum,
+            ChannelReduction::Mean => Reduction::Mean,
+            ChannelReduction::Max => Reduction::Max,
+            ChannelReduction::L2 => return euclidean_norm(g, value, axis),
+            ChannelReduction::Positive => {
                 let positive = g.rectified(value)?;
                 return g.reduced(Reduction::Sum, positive, &[axis], false);
             }
@@ -298,18 +298,18 @@ mod tests {
     #[test]
     fn channels_become_one_number_as_the_finish_says() {
         let of = |channels| finished(Finish { channels, ..Finish::default() }, VALUES);
-        assert_eq!(of(Channels::Own), [-1.0, -3.0, 0.0, 7.0]);
-        assert_eq!(of(Channels::Mean), [-0.5, -1.5, 0.0, 3.5]);
-        assert_eq!(of(Channels::Max), [3.0, -1.0, 0.0, 5.0]);
-        assert_eq!(of(Channels::Positive), [3.0, 0.0, 0.0, 7.0]);
+        assert_eq!(of(ChannelReduction::Own), [-1.0, -3.0, 0.0, 7.0]);
+        assert_eq!(of(ChannelReduction::Mean), [-0.5, -1.5, 0.0, 3.5]);
+        assert_eq!(of(ChannelReduction::Max), [3.0, -1.0, 0.0, 5.0]);
+        assert_eq!(of(ChannelReduction::Positive), [3.0, 0.0, 0.0, 7.0]);
         let expected = [5.0, 5f64.sqrt(), 0.0, 29f64.sqrt()];
-        assert!(of(Channels::L2).iter().zip(expected).all(|(found, e)| (found - e).abs() < 1e-6));
+        assert!(of(ChannelReduction::L2).iter().zip(expected).all(|(found, e)| (found - e).abs() < 1e-6));
     }
 
     #[test]
     fn squares_of_large_numbers_do_not_overflow() {
         let large = VALUES.map(|value| value * 1e30);
-        let found = finished(Finish { channels: Channels::L2, ..Finish::default() }, large);
+        let found = finished(Finish { channels: ChannelReduction::L2, ..Finish::default() }, large);
         assert!((found[0] / 5e30 - 1.0).abs() < 1e-6, "{found:?}");
     }
 

@@ -106,7 +106,7 @@ pub use explanation::{Explanation, SaliencyMap};
 pub use explanation_builder::ExplanationBuilder;
 pub use explanation_graph::{CLASS_IN_RANGE, ClassInput, ExplanationGraph, MapOutput, inputs};
 pub use features::Features;
-pub use finish::{Absolute, Channels, Finish, Normalise, Size, Upsampling};
+pub use finish::{Absolute, ChannelReduction, Finish, Normalise, Size, Upsampling};
 pub use layer_alphas::LayerAlphas;
 pub use lrp::{Composite, Conservation, LayerRelevance, NamedRule, Products, Rule};
 pub use method::{

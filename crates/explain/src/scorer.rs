@@ -10,7 +10,7 @@ use crate::baseline::Baseline;
 use crate::bindings::bind;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
 use crate::explanation_graph::{ClassInput, ExplanationGraph};
-use crate::finish::{Channels, Finish};
+use crate::finish::{ChannelReduction, Finish};
 use crate::method::{MapRequest, NetworkLayer};
 use crate::methods::Gradient;
 use crate::model_output::{ModelOutput, ModelOutputs};
@@ -139,7 +139,7 @@ impl Scorer {
         batch: usize,
         requests: &[MapRequest],
     ) -> Result<Self> {
-        let whole = Finish { channels: Channels::Keep, ..Finish::default() };
+        let whole = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
         let requests: Vec<MapRequest> =
             requests.iter().map(|request| request.clone().finish(whole)).collect();
         let explanation = Box::new(ExplanationGraph::new(&partition.suffix, ClassInput::Given, &requests)?);

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use monosplit::catalogue::{ConfiguredMethod, Entry, Family, MethodChoice, MethodOption, ValueBounds};
+use monosplit::catalogue::{
+    ConfiguredMethod, MethodChoice, MethodEntry, MethodFamily, MethodOption, ValueBounds,
+};
 use monosplit::engine::Engine;
 use monosplit::explain::{
     Class, ExplainBatch, Explainer, Explanation, MapRequest, Procedure, Settings, chosen_layer,
@@ -65,9 +67,9 @@ pub(crate) struct ChosenMap {
 }
 
 /// Whether a method is shifted by α unless told otherwise. Others have options of the same name that mean something else.
-pub(crate) fn takes_shift(entry: &Entry) -> bool {
+pub(crate) fn takes_shift(entry: &MethodEntry) -> bool {
     let is_usual = |option: &MethodOption| option.key == "alpha" && option.default != "none";
-    entry.family == Family::Split && entry.options.iter().any(is_usual)
+    entry.family == MethodFamily::Split && entry.options.iter().any(is_usual)
 }
 
 /// A method in one word, without the shift α.
@@ -86,8 +88,8 @@ impl ChosenMap {
     ) -> Result<Self> {
         let name = choice.method.split(':').next().unwrap_or_default();
         // A share of the hidden gradient takes the place of α.
-        let is_shifted =
-            takes_shift(Entry::find(name)?) && !MethodChoice::parse(&choice.method, &[])?.is_given("share");
+        let is_shifted = takes_shift(MethodEntry::find(name)?)
+            && !MethodChoice::parse(&choice.method, &[])?.is_given("share");
         let alpha = alpha.filter(|_| is_shifted).map(|alpha| ("alpha".to_owned(), alpha.to_string()));
         let asked = MethodChoice::parse(&choice.method, alpha.as_slice())?;
         let method = asked.resolve(&ValueBounds::of(Some(preprocess))?, model.graph())?;

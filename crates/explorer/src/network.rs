@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use monosplit::catalogue::{self, Family};
+use monosplit::catalogue::{self, MethodFamily};
 use monosplit::engine::{Engine, receptive_field};
 use monosplit::explain::{Class, chosen_layer};
 use monosplit::graph::{Kind, LayerName, NodeId};
@@ -172,7 +172,7 @@ fn spatial_input(model: &Model, node: NodeId) -> Option<Vec<usize>> {
 
 /// The methods that the page offers, family by family.
 pub(crate) fn methods() -> Vec<Value> {
-    let offered = catalogue::entries().filter(|entry| entry.family != Family::Control);
+    let offered = catalogue::entries().filter(|entry| entry.family != MethodFamily::Control);
     offered
         .map(|entry| {
             json!({

@@ -44,6 +44,6 @@ pub use folder::PictureFolder;
 pub use format::{PictureFormat, is_hidden, is_picture_name};
 pub use idx::IdxArray;
 pub use picture::{MAX_BYTES, MAX_SIDE, Picture};
-pub use preprocess::{Batch, Channels, Prepared, Preprocess, Resize, Scale};
+pub use preprocess::{Batch, Channels, PixelRange, Prepared, Preprocess, Resize};
 pub use preset::{Fit, Preset};
 pub use resize::Filter;

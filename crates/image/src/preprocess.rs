@@ -28,7 +28,7 @@ pub enum Resize {
 /// What range the pixel values have before the mean is taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Scale {
+pub enum PixelRange {
     /// Divided by 255: 0 to 1.
     Unit,
     /// As they are in the file: 0 to 255.
@@ -74,7 +74,7 @@ pub struct Preprocess {
     pub(crate) filter: Filter,
     pub(crate) crop: Option<(usize, usize)>,
     pub(crate) keep_cropped_size: bool,
-    pub(crate) scale: Scale,
+    pub(crate) scale: PixelRange,
     pub(crate) mean: Vec<f32>,
     pub(crate) std: Vec<f32>,
     pub(crate) channels: Channels,
@@ -131,7 +131,7 @@ impl Preprocess {
 
     /// Sets the range of the values before the mean is taken off.
     #[must_use]
-    pub fn scale(mut self, scale: Scale) -> Self {
+    pub fn scale(mut self, scale: PixelRange) -> Self {
         self.scale = scale;
         self
     }
@@ -268,8 +268,8 @@ impl Preprocess {
             ));
         }
         let divisor = match self.scale {
-            Scale::Unit => 255.0,
-            Scale::Bytes => 1.0,
+            PixelRange::Unit => 255.0,
+            PixelRange::Bytes => 1.0,
         };
         let table = |(mean, std): (&f32, &f32)| std::array::from_fn(|v| (v as f32 / divisor - mean) / std);
         Ok(mean.iter().zip(&std).map(table).collect())

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use crate::preprocess::{Channels, Preprocess, Resize, Scale};
+use crate::preprocess::{Channels, PixelRange, Preprocess, Resize};
 use crate::resize::Filter;
 
 impl fmt::Display for Preprocess {
@@ -31,8 +31,8 @@ impl fmt::Display for Preprocess {
             f.write_str(" keep-cropped-size")?;
         }
         let scale = match scale {
-            Scale::Unit => "unit",
-            Scale::Bytes => "bytes",
+            PixelRange::Unit => "unit",
+            PixelRange::Bytes => "bytes",
         };
         let channels = match channels {
             Channels::Rgb => "rgb",

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use monosplit_graph::{Error, ErrorKind, Result};
 
-use crate::preprocess::{Channels, Preprocess, Resize, Scale};
+use crate::preprocess::{Channels, PixelRange, Preprocess, Resize};
 use crate::resize::Filter;
 
 /// The shorter side to which torchvision's networks scale, and the crop they take out of it.
@@ -50,7 +50,7 @@ impl Preset {
             filter: Filter::Bilinear,
             crop: Some((USUAL_CROP, USUAL_CROP)),
             keep_cropped_size: false,
-            scale: Scale::Unit,
+            scale: PixelRange::Unit,
             mean: vec![0.0],
             std: vec![1.0],
             channels: Channels::Rgb,
@@ -58,10 +58,10 @@ impl Preset {
         match self {
             Preset::Imagenet => unit.mean([0.485, 0.456, 0.406]).std([0.229, 0.224, 0.225]),
             Preset::ImagenetBgr => {
-                unit.scale(Scale::Bytes).channels(Channels::Bgr).mean([103.939, 116.779, 123.68])
+                unit.scale(PixelRange::Bytes).channels(Channels::Bgr).mean([103.939, 116.779, 123.68])
             }
             Preset::Unit => unit,
-            Preset::None => unit.resize(Resize::Keep).crop(None).scale(Scale::Bytes),
+            Preset::None => unit.resize(Resize::Keep).crop(None).scale(PixelRange::Bytes),
         }
     }
 }

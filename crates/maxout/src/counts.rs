@@ -1,8 +1,8 @@
 //! The size of a network, and bounds on the size of the two networks of its split.
 
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 use crate::neuron::{Neuron, NeuronId};
-use crate::product::{Products, combinations};
+use crate::product::{ProductDecomposition, combinations};
 use crate::split::{Inputs, SplitOptions};
 
 /// Numbers of neurons and arcs. The neuron of constant activation 1 counts as an input where it is read. An arc counts once,
@@ -23,7 +23,7 @@ pub struct Counts {
 
 impl Counts {
     /// The counts of a network.
-    pub fn of(network: &Network) -> Self {
+    pub fn of(network: &MaxoutNetwork) -> Self {
         let mut counts = Counts { inputs: network.inputs().len(), ..Counts::default() };
         let mut biased = false;
         for (_, neuron) in network.neurons() {
@@ -75,7 +75,7 @@ pub struct Bound {
 
 impl Bound {
     /// The bound for a network.
-    pub fn of(network: &Network, options: &SplitOptions) -> Self {
+    pub fn of(network: &MaxoutNetwork, options: &SplitOptions) -> Self {
         let shifted = matches!(&options.inputs, Inputs::Shifted(constant) if !constant.is_zero());
         let inputs = Counts::of(network).inputs + usize::from(shifted && !is_biased(network));
         let mut bound = Bound { neurons: 3 * inputs, arcs: (2 + usize::from(shifted)) * inputs, factor: 3 };
@@ -87,11 +87,11 @@ impl Bound {
                     let (exponents, read) =
                         (product.factors().iter().map(|factor| factor.1), product.factors().len());
                     match options.products {
-                        Products::Binomial => {
+                        ProductDecomposition::Binomial => {
                             let pieces = combinations(exponents, 1);
                             (pieces.saturating_add(2), pieces.saturating_mul(2 * read + 1))
                         }
-                        Products::Powers => {
+                        ProductDecomposition::Powers => {
                             let pieces = combinations(exponents, 2);
                             (pieces.saturating_mul(2).saturating_add(2), pieces.saturating_mul(2 * read + 2))
                         }
@@ -111,6 +111,6 @@ impl Bound {
     }
 }
 
-fn is_biased(network: &Network) -> bool {
+fn is_biased(network: &MaxoutNetwork) -> bool {
     network.neurons().any(|(_, neuron)| neuron.sources().contains(&NeuronId::UNIT))
 }

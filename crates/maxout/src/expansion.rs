@@ -5,7 +5,7 @@ use std::fmt;
 
 use monosplit_graph::{Error, Result};
 
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 use crate::neuron::{Addition, Multiplication, Neuron, NeuronId};
 use crate::number::Number;
 use crate::posynomial::{Monomial, Posynomial, Style};
@@ -41,7 +41,7 @@ pub enum Variables {
 
 impl Expansion {
     /// Expands a network without negative weights.
-    pub fn of(network: &Network, variables: Variables) -> Result<Self> {
+    pub fn of(network: &MaxoutNetwork, variables: Variables) -> Result<Self> {
         if !network.is_monotone() {
             return Err(Error::argument(
                 "the network has negative weights, expected a monotone one; split it and expand the streams",
@@ -69,7 +69,7 @@ impl Expansion {
 
     /// Expands both streams of a split, `g₁, h₁, g₂, h₂, …`. The variables are the streams of the inputs, `x⁺` and `x⁻`; if
     /// they are not split, the inputs seen from `−C`, `x' = x + C`.
-    pub fn of_split(network: &Network, options: &SplitOptions) -> Result<Self> {
+    pub fn of_split(network: &MaxoutNetwork, options: &SplitOptions) -> Result<Self> {
         if let Inputs::Shifted(constant) = &options.inputs {
             let unmoved = options.clone().inputs(Inputs::Shifted(Rational::zero()));
             let pair = split(&shifted(network, &-constant)?, &unmoved)?;

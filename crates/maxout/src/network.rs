@@ -24,7 +24,7 @@ pub const MAX_NAME: usize = 256;
 ///
 /// The first neuron is [`NeuronId::UNIT`], the next ones are the inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Network {
+pub struct MaxoutNetwork {
     neurons: Vec<Neuron>,
     names: Vec<String>,
     named: HashMap<String, NeuronId>,
@@ -33,10 +33,10 @@ pub struct Network {
     weights: usize,
 }
 
-impl Network {
+impl MaxoutNetwork {
     /// A network with inputs of these names and nothing else.
     pub fn new<S: Into<String>>(inputs: impl IntoIterator<Item = S>) -> Result<Self> {
-        let mut network = Network {
+        let mut network = MaxoutNetwork {
             neurons: vec![Neuron::Unit],
             names: vec!["1".to_owned()],
             named: HashMap::new(),
@@ -235,10 +235,10 @@ impl Network {
     }
 
     /// The part of the network that `outputs` depend on; the inputs all stay.
-    pub fn restricted(&self, outputs: &[NeuronId]) -> Result<Network> {
+    pub fn restricted(&self, outputs: &[NeuronId]) -> Result<MaxoutNetwork> {
         outputs.iter().try_for_each(|&output| self.known(output, "output"))?;
         let needed = self.needed_for(outputs);
-        let mut part = Network::new(self.inputs().map(|input| self.name(input)))?;
+        let mut part = MaxoutNetwork::new(self.inputs().map(|input| self.name(input)))?;
         let mut new: Vec<NeuronId> = Vec::with_capacity(self.neurons.len());
         for (id, neuron) in self.neurons() {
             let copied = match neuron {
@@ -291,8 +291,8 @@ mod tests {
     }
 
     /// `max(x − 2y + 1, 0)·x²`
-    fn gate() -> Network {
-        let mut network = Network::new(["x", "y"]).unwrap();
+    fn gate() -> MaxoutNetwork {
+        let mut network = MaxoutNetwork::new(["x", "y"]).unwrap();
         let [x, y] = [NeuronId(1), NeuronId(2)];
         let rows = [form(&[(x, 1), (y, -2), (NeuronId::UNIT, 1)]), Form::new()];
         let s = network.addition("s", &rows).unwrap();
@@ -347,12 +347,12 @@ mod tests {
         let twice = [(NeuronId(1), u32::MAX), (NeuronId(1), u32::MAX)];
         assert_eq!(kind(network.multiplication("t", &twice)), ErrorKind::Unsupported);
         assert!(network.evaluate(&[1.0]).is_err());
-        assert!(Network::new(["x", "x"]).is_err());
+        assert!(MaxoutNetwork::new(["x", "x"]).is_err());
     }
 
     #[test]
     fn exact_numbers_have_an_end() {
-        let mut network = Network::new(["x"]).unwrap();
+        let mut network = MaxoutNetwork::new(["x"]).unwrap();
         let mut last = NeuronId(1);
         for i in 0..10 {
             last = network.multiplication(format!("p{i}"), &[(last, 64)]).unwrap();

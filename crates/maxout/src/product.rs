@@ -9,7 +9,7 @@ use crate::rational::Rational;
 
 /// How multiplication neurons are decomposed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub enum Products {
+pub enum ProductDecomposition {
     /// Multiplied out by the binomial theorem, one multiplication neuron a summand: the paper's proof.
     ///
     /// The streams are the largest of posynomials. Those never decrease where their variables are ≥ 0, and are convex along

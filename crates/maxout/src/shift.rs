@@ -2,7 +2,7 @@
 
 use monosplit_graph::Result;
 
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 use crate::neuron::{Form, Neuron, NeuronId, add_term};
 use crate::rational::Rational;
 
@@ -10,11 +10,11 @@ use crate::rational::Rational;
 ///
 /// In an addition neuron the distance becomes bias, `w·(x + C) = w·x + w·C`. Multiplication neurons have no bias, so an input
 /// that one of them reads, or that is an output, is given a simple addition neuron `x + C` in between.
-pub fn shifted(network: &Network, distance: &Rational) -> Result<Network> {
+pub fn shifted(network: &MaxoutNetwork, distance: &Rational) -> Result<MaxoutNetwork> {
     if distance.is_zero() {
         return Ok(network.clone());
     }
-    let mut moved = Network::new(network.inputs().map(|input| network.name(input)))?;
+    let mut moved = MaxoutNetwork::new(network.inputs().map(|input| network.name(input)))?;
     let mut new: Vec<NeuronId> = Vec::new();
     let apart = read_apart(network);
     for (id, neuron) in network.neurons() {
@@ -45,7 +45,7 @@ pub fn shifted(network: &Network, distance: &Rational) -> Result<Network> {
     Ok(moved)
 }
 
-fn shifted_row(network: &Network, row: &Form, distance: &Rational, new: &[NeuronId]) -> Form {
+fn shifted_row(network: &MaxoutNetwork, row: &Form, distance: &Rational, new: &[NeuronId]) -> Form {
     let mut moved = Form::new();
     for (&source, weight) in row {
         if matches!(network.neuron(source), Neuron::Input) {
@@ -59,7 +59,7 @@ fn shifted_row(network: &Network, row: &Form, distance: &Rational, new: &[Neuron
 }
 
 /// The inputs that are read by multiplication neurons or are outputs, where there is no bias.
-fn read_apart(network: &Network) -> Vec<bool> {
+fn read_apart(network: &MaxoutNetwork) -> Vec<bool> {
     let mut apart = vec![false; network.neurons().len()];
     let products = network.neurons().filter(|(_, neuron)| matches!(neuron, Neuron::Multiplication(_)));
     products.flat_map(|(_, neuron)| neuron.sources()).for_each(|source| apart[source.index()] = true);
@@ -68,7 +68,7 @@ fn read_apart(network: &Network) -> Vec<bool> {
 }
 
 /// A name for the moved input that neither network uses.
-fn unused(network: &Network, moved: &Network, input: &str) -> String {
+fn unused(network: &MaxoutNetwork, moved: &MaxoutNetwork, input: &str) -> String {
     let mut name = moved.free_name(&format!("{input}'"));
     while network.find(&name).is_some() {
         name = moved.free_name(&format!("{name}'"));

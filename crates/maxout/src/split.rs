@@ -4,9 +4,9 @@
 
 use monosplit_graph::{Error, Result};
 
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 use crate::neuron::{Addition, Form, Multiplication, Neuron, NeuronId, add_term};
-use crate::product::{Products, multiplied_out, polarised};
+use crate::product::{ProductDecomposition, multiplied_out, polarised};
 use crate::rational::Rational;
 use crate::shift::shifted;
 
@@ -30,7 +30,7 @@ pub struct SplitOptions {
     /// The inputs of the streams.
     pub inputs: Inputs,
     /// How multiplication neurons are decomposed.
-    pub products: Products,
+    pub products: ProductDecomposition,
 }
 
 impl SplitOptions {
@@ -42,23 +42,23 @@ impl SplitOptions {
 
     /// The same with another decomposition of products.
     #[must_use]
-    pub fn products(self, products: Products) -> Self {
+    pub fn products(self, products: ProductDecomposition) -> Self {
         SplitOptions { products, ..self }
     }
 }
 
 /// A network `f` as a difference, `f = g − h`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Split {
+pub struct DecomposedNetwork {
     /// Both streams in one network, which share most neurons. The outputs are `g₁, h₁, g₂, h₂, …` for the outputs of `f`.
-    pub both: Network,
+    pub both: MaxoutNetwork,
     /// The first stream alone.
-    pub g: Network,
+    pub g: MaxoutNetwork,
     /// The second stream alone.
-    pub h: Network,
+    pub h: MaxoutNetwork,
 }
 
-impl Split {
+impl DecomposedNetwork {
     /// `g − h` at a point.
     pub fn difference(&self, inputs: &[Rational]) -> Result<Vec<Rational>> {
         let both = self.both.evaluate(inputs)?;
@@ -68,7 +68,7 @@ impl Split {
 
 /// Splits a network, neuron by neuron in topological order. Addition neurons follow the paper's formula: with
 /// `w_i = a_i − b_i`, `v⁺ = max_i Σ_u (a_i + Σ_(j≠i) b_j)·u` and `v⁻ = Σ_u Σ_j b_j·u`.
-pub fn split(network: &Network, options: &SplitOptions) -> Result<Split> {
+pub fn split(network: &MaxoutNetwork, options: &SplitOptions) -> Result<DecomposedNetwork> {
     if network.outputs().is_empty() {
         return Err(Error::argument("the network has no output, so there is nothing to split; name one"));
     }
@@ -85,7 +85,7 @@ pub fn split(network: &Network, options: &SplitOptions) -> Result<Split> {
     let stream =
         |first: usize| -> Vec<NeuronId> { both.outputs().iter().skip(first).step_by(2).copied().collect() };
     let (g, h) = (both.restricted(&stream(0))?, both.restricted(&stream(1))?);
-    Ok(Split { both, g, h })
+    Ok(DecomposedNetwork { both, g, h })
 }
 
 /// The two neurons a neuron is the difference of; one that is zero by construction is left out.
@@ -97,20 +97,20 @@ struct Pair {
 
 /// The state of a split.
 struct Splitting<'a> {
-    source: &'a Network,
-    products: Products,
-    target: Network,
+    source: &'a MaxoutNetwork,
+    products: ProductDecomposition,
+    target: MaxoutNetwork,
     pairs: Vec<Pair>,
 }
 
 impl<'a> Splitting<'a> {
-    fn run(source: &'a Network, options: &SplitOptions) -> Result<Network> {
+    fn run(source: &'a MaxoutNetwork, options: &SplitOptions) -> Result<MaxoutNetwork> {
         let names = source.inputs().map(|input| source.name(input));
         let inputs: Vec<String> = match options.inputs {
             Inputs::Streams => names.flat_map(|name| [format!("{name}⁺"), format!("{name}⁻")]).collect(),
             Inputs::Rectified | Inputs::Shifted(_) => names.map(str::to_owned).collect(),
         };
-        let target = Network::new(inputs)?;
+        let target = MaxoutNetwork::new(inputs)?;
         let mut splitting = Splitting { source, products: options.products, target, pairs: Vec::new() };
         for (id, neuron) in source.neurons() {
             let pair = match neuron {
@@ -187,7 +187,7 @@ impl<'a> Splitting<'a> {
             .retain(|(powers, _)| powers.iter().zip(&streams).all(|(&p, stream)| p == 0 || stream.is_some()));
         let mut sides = [Form::new(), Form::new()];
         match self.products {
-            Products::Binomial => {
+            ProductDecomposition::Binomial => {
                 for (powers, coefficient) in monomials {
                     let factors = present(&powers, &streams);
                     self.summand(id, &mut sides, &coefficient, |target, name| {
@@ -195,7 +195,7 @@ impl<'a> Splitting<'a> {
                     })?;
                 }
             }
-            Products::Powers => {
+            ProductDecomposition::Powers => {
                 let degree = product.degree() as u32;
                 for (i, (multiples, coefficient)) in polarised(&monomials, degree)?.into_iter().enumerate() {
                     let base = self.base(id, i, &present(&multiples, &streams))?;
@@ -215,7 +215,7 @@ impl<'a> Splitting<'a> {
         id: NeuronId,
         sides: &mut [Form; 2],
         coefficient: &Rational,
-        build: impl FnOnce(&mut Network, String) -> Result<NeuronId>,
+        build: impl FnOnce(&mut MaxoutNetwork, String) -> Result<NeuronId>,
     ) -> Result<()> {
         let side = usize::from(coefficient.is_negative());
         let name = self.name(id, &format!("{}.{}", ["⁺", "⁻"][side], sides[side].len() + 1));
@@ -240,7 +240,7 @@ impl<'a> Splitting<'a> {
         self.sum(id, ending, &[summands])
     }
 
-    fn finish(mut self) -> Result<Network> {
+    fn finish(mut self) -> Result<MaxoutNetwork> {
         for &output in self.source.outputs() {
             let pair = self.pairs[output.index()];
             for (stream, ending) in [(pair.plus, "⁺"), (pair.minus, "⁻")] {

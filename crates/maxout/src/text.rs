@@ -18,7 +18,7 @@ use std::fmt;
 
 use monosplit_graph::{Error, Result};
 
-use crate::network::{MAX_RANK, Network, RESERVED};
+use crate::network::{MAX_RANK, MaxoutNetwork, RESERVED};
 use crate::neuron::{Form, Neuron, NeuronId, add_term};
 use crate::rational::Rational;
 use crate::token::{SourceLocation, Token, Tokens, tokens};
@@ -29,7 +29,7 @@ pub const MAX_TEXT: usize = 1 << 24;
 const MAX_EXPONENT: u32 = 64;
 
 /// Reads a network.
-pub fn parse(text: &str) -> Result<Network> {
+pub fn parse(text: &str) -> Result<MaxoutNetwork> {
     if text.len() > MAX_TEXT {
         let found = text.len();
         return Err(Error::malformed(format!("the text has {found} bytes, expected at most {MAX_TEXT}")));
@@ -51,7 +51,7 @@ pub fn parse_number(text: &str) -> Option<Rational> {
 struct Reader {
     tokens: Tokens,
     /// The network so far; none before the first neuron that is not an input, because inputs come first.
-    network: Option<Network>,
+    network: Option<MaxoutNetwork>,
     inputs: Vec<String>,
     outputs: Vec<NeuronId>,
 }
@@ -71,9 +71,9 @@ impl Reader {
         Ok(true)
     }
 
-    fn network(&mut self) -> Result<&mut Network> {
+    fn network(&mut self) -> Result<&mut MaxoutNetwork> {
         if self.network.is_none() {
-            self.network = Some(Network::new(std::mem::take(&mut self.inputs))?);
+            self.network = Some(MaxoutNetwork::new(std::mem::take(&mut self.inputs))?);
         }
         self.network.as_mut().ok_or_else(|| Error::malformed("there is no network"))
     }
@@ -269,7 +269,7 @@ impl Reader {
         self.known(name, location)
     }
 
-    fn finish(mut self) -> Result<Network> {
+    fn finish(mut self) -> Result<MaxoutNetwork> {
         if self.outputs.is_empty() {
             return Err(Error::malformed("the text names no output, expected a line like 'output f'"));
         }
@@ -287,7 +287,7 @@ fn short(number: &Rational) -> String {
 }
 
 /// The network in the form that [`parse`] reads, exact to the last digit.
-impl fmt::Display for Network {
+impl fmt::Display for MaxoutNetwork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |ids: &mut dyn Iterator<Item = NeuronId>| {
             ids.map(|id| self.name(id)).collect::<Vec<_>>().join(", ")
@@ -320,7 +320,7 @@ impl fmt::Display for Network {
     }
 }
 
-impl Network {
+impl MaxoutNetwork {
     /// A sum as text; biases come last.
     fn written(&self, row: &Form) -> String {
         let bias = row.get_key_value(&NeuronId::UNIT);

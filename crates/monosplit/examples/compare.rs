@@ -3,7 +3,7 @@
 //!     cargo run --release --example compare -- compared.pdf
 
 use monosplit::image::Picture;
-use monosplit::render::{Cell, Grid, OverlayOptions, ScalarField};
+use monosplit::render::{Grid, GridCell, OverlayOptions, ScalarField};
 use monosplit::{Error, Model, Result};
 
 fn main() -> Result<()> {
@@ -19,7 +19,7 @@ fn main() -> Result<()> {
     for method in ["splitcam", "gradcam", "guided-backprop", "lrp:composite=epsilon-plus"] {
         let explanation = model.explainer(method).explain(&cat)?;
         let map = ScalarField::from_tensor(&explanation.map.values, 0)?;
-        cells.push((explanation.title, Cell::overlay(&seen, &map, &OverlayOptions::default())?));
+        cells.push((explanation.title, GridCell::overlay(&seen, &map, &OverlayOptions::default())?));
     }
     Grid::strip("Four methods", cells).into_scene()?.write(path)
 }

@@ -1,7 +1,7 @@
 //! Whether the channels that a map adds up cancel. A norm behind a layer removes what its channels have in common, so that
 //! their gradients sum to zero. What is left of the sum is rounding, and a picture of it looks like any other map.
 
-use monosplit_explain::{Absolute, Channels, Finish, MapRequest, Normalise, Procedure, SaliencyMap};
+use monosplit_explain::{Absolute, ChannelReduction, Finish, MapRequest, Normalise, Procedure, SaliencyMap};
 use monosplit_graph::{Graph, Op};
 
 use crate::catalogue::ConfiguredMethod;
@@ -18,7 +18,7 @@ pub fn channel_magnitudes(
     requests: &[MapRequest],
 ) -> Vec<MapRequest> {
     let normed = graph.nodes().any(|(_, node)| matches!(node.op, Op::LayerNorm { .. }));
-    let adds = !matches!(finish.channels, Channels::Keep | Channels::Max);
+    let adds = !matches!(finish.channels, ChannelReduction::Keep | ChannelReduction::Max);
     let rewrites = matches!(method.method.procedure(), Procedure::GraphMethod(_));
     let plain = finish.normalise == Normalise::None && finish.absolute != Absolute::Channels;
     if !normed || !adds || !rewrites || !plain {

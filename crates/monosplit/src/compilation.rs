@@ -6,7 +6,7 @@ use std::fmt;
 
 use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::{
-    Absolute, CLASS_IN_RANGE, Channels, Class, ClassInput, ExplainedInputs, ExplanationGraph, Finish,
+    Absolute, CLASS_IN_RANGE, ChannelReduction, Class, ClassInput, ExplainedInputs, ExplanationGraph, Finish,
     InputPart, MapRequest, Normalise, Settings, Size, Upsampling, inputs, parameter_inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
@@ -363,13 +363,13 @@ fn without_folders(chosen: &ConfiguredMethod) -> ConfiguredMethod {
 /// The finishing options as text, `key=value,key=value`.
 fn finish_text(finish: &Finish) -> String {
     let channels = match finish.channels {
-        Channels::Own => "own",
-        Channels::Keep => "keep",
-        Channels::Sum => "sum",
-        Channels::Mean => "mean",
-        Channels::Max => "max",
-        Channels::L2 => "l2",
-        Channels::Positive => "positive",
+        ChannelReduction::Own => "own",
+        ChannelReduction::Keep => "keep",
+        ChannelReduction::Sum => "sum",
+        ChannelReduction::Mean => "mean",
+        ChannelReduction::Max => "max",
+        ChannelReduction::L2 => "l2",
+        ChannelReduction::Positive => "positive",
     };
     let absolute = match finish.absolute {
         Absolute::None => "none",

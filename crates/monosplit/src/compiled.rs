@@ -88,7 +88,7 @@ impl CompiledMap {
 
 /// Facts about a compiled file as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Provenance {
+pub struct CompiledFileFacts {
     /// The version that compiled it.
     pub version: Option<String>,
     /// The network it was compiled from.
@@ -105,13 +105,13 @@ pub struct Provenance {
     pub precision: Precision,
 }
 
-impl Provenance {
+impl CompiledFileFacts {
     /// What the metadata of a graph say.
     pub fn of(graph: &Graph) -> Self {
         let find = |wanted: &str| {
             graph.metadata().iter().find(|(key, _)| *key == wanted).map(|(_, value)| value.clone())
         };
-        Provenance {
+        CompiledFileFacts {
             version: find(VERSION),
             network: find(NETWORK),
             class: find(CLASS),

@@ -11,7 +11,7 @@ use monosplit_eval::{Sha256, suggest_path};
 use monosplit_graph::{Error, Graph, Hint, Result, arch};
 use monosplit_image::Preprocess;
 
-use crate::catalogue::{Entry, MethodChoice, ValueBounds, mask_count, split_finish, tidied};
+use crate::catalogue::{MethodChoice, MethodEntry, ValueBounds, mask_count, split_finish, tidied};
 use crate::labels::Labels;
 use crate::model::{self, Model};
 use crate::model_options::Origin;
@@ -207,7 +207,7 @@ impl Catalogue for EvaluationContext {
     fn method(&self, text: &str) -> Result<ResolvedMethod> {
         let (text, finish, of_maps) = split_finish(text)?;
         let (name, options) = tidied(&text)?;
-        let family = Entry::find(name)?.family.title().to_owned();
+        let family = MethodEntry::find(name)?.family.title().to_owned();
         if name == "mask" && options.is_empty() {
             let settings = monosplit_explain::Settings::default();
             let title = "Mask".to_owned();

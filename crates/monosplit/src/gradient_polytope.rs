@@ -3,7 +3,7 @@
 
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
-use monosplit_render::{Blend, Cell, Edge, OverlayOptions, Polytope, ScalarField, blend};
+use monosplit_render::{Blend, GridCell, OverlayOptions, Polytope, PolytopeEdge, ScalarField, blend};
 
 /// White pixels between a picture and its gradient.
 const GAP: usize = 2;
@@ -27,9 +27,9 @@ pub fn gradient_polytope(vertices: &[GradientVertex], options: &OverlayOptions) 
     let edges = (0..count).flat_map(|from| (from + 1..count).map(move |to| (from, to)));
     let edge = |(from, to): (usize, usize)| {
         let cosine = gradients[from].iter().zip(&gradients[to]).map(|(a, b)| a * b).sum();
-        Edge { from, to, similarity: Some(cosine) }
+        PolytopeEdge { from, to, similarity: Some(cosine) }
     };
-    let edges: Vec<Edge> = edges.map(edge).collect();
+    let edges: Vec<PolytopeEdge> = edges.map(edge).collect();
     let centre = if count > 2 { Some(mean(vertices, &gradients)?.cell(options)?) } else { None };
     let cells = vertices.iter().map(|vertex| vertex.cell(options)).collect::<Result<Vec<_>>>()?;
     Ok(Polytope { title: String::new(), vertices: cells, centre, edges, least_side: 128 })
@@ -37,10 +37,10 @@ pub fn gradient_polytope(vertices: &[GradientVertex], options: &OverlayOptions) 
 
 impl GradientVertex {
     /// The picture beside the gradient.
-    fn cell(&self, options: &OverlayOptions) -> Result<Cell> {
+    fn cell(&self, options: &OverlayOptions) -> Result<GridCell> {
         let Blend { picture, scale, .. } = blend(&self.picture, &self.gradient, options)?;
         let beside = beside(&self.picture, &picture)?;
-        Ok(Cell { scale: Some(scale), ..Cell::picture(beside).labelled(self.label.clone()) })
+        Ok(GridCell { scale: Some(scale), ..GridCell::picture(beside).labelled(self.label.clone()) })
     }
 }
 

@@ -98,7 +98,7 @@ mod vocabulary;
 
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};
-pub use compiled::{CompiledMap, Provenance, compiled_maps, is_compiled};
+pub use compiled::{CompiledFileFacts, CompiledMap, compiled_maps, is_compiled};
 #[cfg(feature = "train")]
 pub use counterfactual_figure::counterfactual_tiles;
 #[cfg(feature = "eval")]

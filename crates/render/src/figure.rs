@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
-use crate::grid::{Cell, Grid, Row};
+use crate::grid::{Grid, GridCell, GridRow};
 use crate::scene::Scene;
 
 /// A picture with a label above it.
@@ -44,8 +44,8 @@ pub fn tile_scene(tiles: &[Tile], options: &FigureOptions) -> Result<Scene> {
         Some(columns) => columns,
         None => tiles.len().saturating_sub(1).isqrt() + 1,
     };
-    let cell = |tile: &Tile| Some(Cell::picture(tile.picture.clone()).labelled(tile.label.clone()));
-    let row = |tiles: &[Tile]| Row { cells: tiles.iter().map(cell).collect(), ..Row::default() };
+    let cell = |tile: &Tile| Some(GridCell::picture(tile.picture.clone()).labelled(tile.label.clone()));
+    let row = |tiles: &[Tile]| GridRow { cells: tiles.iter().map(cell).collect(), ..GridRow::default() };
     let rows = tiles.chunks(columns).map(row).collect();
     let (title, least_side) = (options.title.clone(), options.least_side);
     Grid { title, rows, least_side, ..Grid::default() }.into_scene()

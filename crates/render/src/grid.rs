@@ -23,7 +23,7 @@ const GUTTER_LINES: usize = 6;
 
 /// One picture of a grid.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct GridCell {
     /// The label above the picture, in addition to the header of the column.
     pub label: String,
     /// The picture.
@@ -34,15 +34,15 @@ pub struct Cell {
     pub contours: Vec<Contour>,
 }
 
-impl Cell {
+impl GridCell {
     /// A picture as it is.
     pub fn picture(picture: Picture) -> Self {
-        Cell { label: String::new(), picture, scale: None, contours: Vec::new() }
+        GridCell { label: String::new(), picture, scale: None, contours: Vec::new() }
     }
 
     /// A map laid over the picture it explains.
     pub fn overlay(picture: &Picture, map: &ScalarField, options: &OverlayOptions) -> Result<Self> {
-        blend(picture, map, options).map(Cell::of)
+        blend(picture, map, options).map(GridCell::of)
     }
 
     /// The same on a scale that several maps share.
@@ -52,12 +52,12 @@ impl Cell {
         scale: &Scale,
         options: &OverlayOptions,
     ) -> Result<Self> {
-        blend_scaled(picture, map, scale.clone(), options).map(Cell::of)
+        blend_scaled(picture, map, scale.clone(), options).map(GridCell::of)
     }
 
     fn of(blend: Blend) -> Self {
         let Blend { picture, scale, contours } = blend;
-        Cell { label: String::new(), picture, scale: Some(scale), contours }
+        GridCell { label: String::new(), picture, scale: Some(scale), contours }
     }
 
     /// The same with words above it.
@@ -70,13 +70,13 @@ impl Cell {
 
 /// One row of a grid.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Row {
+pub struct GridRow {
     /// What the row shows: the name of a picture, for instance.
     pub label: String,
     /// Its caption: the class and its score, for instance.
     pub caption: String,
     /// The pictures from left to right; `None` is an empty cell.
-    pub cells: Vec<Option<Cell>>,
+    pub cells: Vec<Option<GridCell>>,
 }
 
 /// Pictures in rows and columns, all cells of one size.
@@ -87,7 +87,7 @@ pub struct Grid {
     /// The header of each column; none, or as many as there are columns.
     pub columns: Vec<String>,
     /// The rows from top to bottom.
-    pub rows: Vec<Row>,
+    pub rows: Vec<GridRow>,
     /// A picture smaller than this, or than the largest picture, is drawn with each pixel as a square while
     /// it fits.
     pub least_side: usize,
@@ -109,9 +109,9 @@ impl Default for Grid {
 
 impl Grid {
     /// A grid of one row: the layers of a network or the values of α, each with its name above.
-    pub fn strip(title: impl Into<String>, cells: impl IntoIterator<Item = (String, Cell)>) -> Self {
+    pub fn strip(title: impl Into<String>, cells: impl IntoIterator<Item = (String, GridCell)>) -> Self {
         let (columns, cells) = cells.into_iter().map(|(name, cell)| (name, Some(cell))).unzip();
-        let rows = vec![Row { cells, ..Row::default() }];
+        let rows = vec![GridRow { cells, ..GridRow::default() }];
         Grid { title: title.into(), columns, rows, ..Grid::default() }
     }
 
@@ -241,7 +241,7 @@ impl GridMetrics {
         self.gutter + column as f64 * (self.display.width + MARGIN)
     }
 
-    fn draw_row(&self, scene: &mut Scene, index: usize, row: Row, columns: &[String]) {
+    fn draw_row(&self, scene: &mut Scene, index: usize, row: GridRow, columns: &[String]) {
         let (top, label) = (self.rows[index], self.labels[index]);
         let words = gutter_lines(&row);
         let room = label + self.display.height - words.len() as f64 * SIZE.line();
@@ -258,14 +258,14 @@ impl GridMetrics {
     }
 }
 
-fn gutter_lines(row: &Row) -> Vec<String> {
+fn gutter_lines(row: &GridRow) -> Vec<String> {
     let mut lines = text::lines(&row.label, GUTTER, SIZE, GUTTER_LINES / 2);
     lines.extend(text::lines(&row.caption, GUTTER, SIZE, GUTTER_LINES / 2));
     lines
 }
 
 /// Draws a picture below its label, centred in its cell and enlarged by a whole number.
-pub(crate) fn draw_cell(scene: &mut Scene, cell: Cell, label: f64, display: DisplaySize) {
+pub(crate) fn draw_cell(scene: &mut Scene, cell: GridCell, label: f64, display: DisplaySize) {
     let lines = text::lines(&cell.label, display.width, SIZE, LABEL_LINES);
     // Labels are aligned at their lower edge, whatever their number of lines.
     scene.paragraph(0.0, label - lines.len() as f64 * SIZE.line(), &lines, SIZE);
@@ -291,17 +291,17 @@ mod tests {
         Picture::new(width, height, vec![90; width * height * 3]).unwrap()
     }
 
-    fn cell(values: [f32; 4]) -> Cell {
+    fn cell(values: [f32; 4]) -> GridCell {
         let map = ScalarField::new(2, 2, values.to_vec()).unwrap();
         let options = OverlayOptions { contours: 2, ..OverlayOptions::default() };
-        Cell::overlay(&picture(28, 20), &map, &options).unwrap()
+        GridCell::overlay(&picture(28, 20), &map, &options).unwrap()
     }
 
     fn grid(label: &str) -> Grid {
-        let row = |values| Row {
+        let row = |values| GridRow {
             label: label.into(),
             caption: label.into(),
-            cells: vec![Some(Cell::picture(picture(28, 28)).labelled(label)), Some(cell(values)), None],
+            cells: vec![Some(GridCell::picture(picture(28, 28)).labelled(label)), Some(cell(values)), None],
         };
         Grid {
             title: label.into(),
@@ -359,7 +359,8 @@ mod tests {
     #[test]
     fn a_header_of_a_method_its_options_and_a_layer_is_not_cut() {
         let columns = vec!["SplitGrad (α 0.4, wta) layer4.2.conv3, abs".to_owned()];
-        let rows = vec![Row { cells: vec![Some(Cell::picture(picture(128, 128)))], ..Row::default() }];
+        let rows =
+            vec![GridRow { cells: vec![Some(GridCell::picture(picture(128, 128)))], ..GridRow::default() }];
         let grid = Grid { columns, rows, least_side: 1, ..Grid::default() };
         let drawn = grid.into_scene().unwrap().to_svg().unwrap();
         assert!(!drawn.contains('…') && drawn.contains("abs"), "{drawn:.2000}");
@@ -393,7 +394,8 @@ mod tests {
     #[test]
     fn grids_that_cannot_be_drawn_are_refused() {
         assert!(Grid::default().into_scene().is_err());
-        let empty = Grid { rows: vec![Row { cells: vec![None, None], ..Row::default() }], ..Grid::default() };
+        let empty =
+            Grid { rows: vec![GridRow { cells: vec![None, None], ..GridRow::default() }], ..Grid::default() };
         assert!(empty.into_scene().is_err());
         assert!(Grid { columns: vec!["one".into()], ..grid("g") }.into_scene().is_err());
         assert!(Grid { least_side: usize::MAX, ..grid("g") }.into_scene().is_err());

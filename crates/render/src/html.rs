@@ -215,7 +215,7 @@ impl Page {
 mod tests {
     use super::*;
     use crate::scene;
-    use crate::table::{Best, Entry};
+    use crate::table::{Best, TableEntry};
     use crate::xml::assert_well_formed;
 
     const HOSTILE: &str = "</p><script>alert('x')</script>\0\u{202e} & \"q\"";
@@ -225,7 +225,7 @@ mod tests {
         let table = Table {
             caption: HOSTILE.into(),
             columns: vec![(HOSTILE.into(), Best::None), ("score".into(), Best::Highest)],
-            rows: vec![vec![Entry::Words(HOSTILE.into()), Entry::Number(f64::NAN)], vec![]],
+            rows: vec![vec![TableEntry::Words(HOSTILE.into()), TableEntry::Number(f64::NAN)], vec![]],
             headings: vec![(1, HOSTILE.into())],
             ..Table::default()
         };

@@ -3,7 +3,7 @@
 use monosplit_graph::Result;
 
 use crate::colour_bar::ColourBar;
-use crate::grid::Cell;
+use crate::grid::GridCell;
 use crate::scale::{Palette, Scale};
 use crate::scene::{Anchor, Scene};
 use crate::text::{self, TextSize};
@@ -23,7 +23,7 @@ impl Key {
     const GAP: f64 = 4.0 * MARGIN;
 
     /// The key to all `cells` that show maps.
-    pub(crate) fn new<'a>(cells: impl Iterator<Item = &'a Cell>) -> Self {
+    pub(crate) fn new<'a>(cells: impl Iterator<Item = &'a GridCell>) -> Self {
         let scales: Vec<&Scale> = cells.filter_map(|cell| cell.scale.as_ref()).collect();
         let mut key = Key { bars: Vec::new(), note: "" };
         for palette in [Palette::Signed, Palette::Positive, Palette::Negative] {

@@ -88,7 +88,7 @@ pub use colour::{ColourMap, NOT_FINITE, Rgb};
 pub use contour::{Contour, MOST_LEVELS, contour_levels, contours};
 pub use evidence::evidence;
 pub use figure::{FigureOptions, Tile, figure, tile_scene};
-pub use grid::{Cell, Grid, Row};
+pub use grid::{Grid, GridCell, GridRow};
 pub use heatmap::{Heatmap, HeatmapOptions, Zero};
 pub use html::{Page, PageFigure, escape};
 pub use line_plot::{LinePlot, Series};
@@ -96,11 +96,11 @@ pub use number::number;
 pub use overlay::{
     Blend, Caption, Overlay, OverlayOptions, OverlayPanels, Underlay, blend, overlay, side_by_side,
 };
-pub use polytope::{Edge, Polytope};
+pub use polytope::{Polytope, PolytopeEdge};
 pub use scalar_field::ScalarField;
 pub use scale::{Note, Palette, Scale};
 pub use scene::{Format, Polyline, Scene};
 pub use slices::Slices;
-pub use table::{Best, Entry, Table};
+pub use table::{Best, Table, TableEntry};
 pub use terminal::{TerminalColours, terminal_map, terminal_picture, terminal_row};
 pub use token_text::TokenText;

@@ -7,7 +7,7 @@ use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
 use crate::colour::Rgb;
-use crate::grid::{Cell, draw_cell};
+use crate::grid::{GridCell, draw_cell};
 use crate::key::Key;
 use crate::number::number;
 use crate::overlay::DisplaySize;
@@ -29,7 +29,7 @@ const EDGE: Rgb = [140, 140, 140];
 
 /// A line between two vertices.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Edge {
+pub struct PolytopeEdge {
     /// The vertex it starts at, counted from 0.
     pub from: usize,
     /// The vertex it ends at.
@@ -45,11 +45,11 @@ pub struct Polytope {
     /// Words above the whole page.
     pub title: String,
     /// The pictures, clockwise from the top; 24 at most.
-    pub vertices: Vec<Cell>,
+    pub vertices: Vec<GridCell>,
     /// What stands in the middle: the mean of the others, for instance.
-    pub centre: Option<Cell>,
+    pub centre: Option<GridCell>,
     /// The lines; without any, each vertex is joined to the next.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<PolytopeEdge>,
     /// Pictures smaller than this are drawn with each pixel as a square.
     pub least_side: usize,
 }
@@ -132,9 +132,9 @@ impl Polytope {
     }
 
     /// The lines that are drawn.
-    fn lines(&self) -> Vec<Edge> {
+    fn lines(&self) -> Vec<PolytopeEdge> {
         let count = self.vertices.len();
-        let around = |from: usize| Edge { from, to: (from + 1) % count, similarity: None };
+        let around = |from: usize| PolytopeEdge { from, to: (from + 1) % count, similarity: None };
         match self.edges.is_empty() {
             true => (0..count).map(around).filter(|edge| edge.from != edge.to).collect(),
             false => self.edges.clone(),
@@ -157,7 +157,7 @@ impl Polytope {
 
     /// The numbers of all lines, each a third along its line or near that, where it hides no other number, no picture
     /// and no other line; and whether there is such a place for each.
-    fn numbers(&self, edges: &[Edge], middles: &[Point], size: Point) -> (Vec<Number>, bool) {
+    fn numbers(&self, edges: &[PolytopeEdge], middles: &[Point], size: Point) -> (Vec<Number>, bool) {
         let mut taken: Vec<(Point, Point)> =
             middles.iter().map(|at| (*at, (size.0 / 2.0 + MARGIN, size.1 / 2.0 + MARGIN))).collect();
         let (mut numbers, mut all_free) = (Vec::new(), true);
@@ -168,7 +168,7 @@ impl Polytope {
             let Some(similarity) = edge.similarity else { continue };
             let words = number(similarity).replace('-', "−");
             let half = (text::width(&words, SIZE) / 2.0 + 2.0, SIZE.ascent() / 2.0 + 2.0);
-            let line = |edge: &Edge| (middles[edge.from], middles[edge.to]);
+            let line = |edge: &PolytopeEdge| (middles[edge.from], middles[edge.to]);
             let others: Vec<(Point, Point)> =
                 edges.iter().enumerate().filter(|(i, _)| *i != index).map(|(_, edge)| line(edge)).collect();
             let apart = |place: &Point| {
@@ -202,7 +202,7 @@ struct Thickness {
 }
 
 impl Thickness {
-    fn of(edges: &[Edge]) -> Self {
+    fn of(edges: &[PolytopeEdge]) -> Self {
         let found = || edges.iter().filter_map(|edge| edge.similarity).filter(|share| share.is_finite());
         Thickness {
             low: found().fold(f64::INFINITY, f64::min),
@@ -210,7 +210,7 @@ impl Thickness {
         }
     }
 
-    fn of_line(&self, edge: &Edge) -> f64 {
+    fn of_line(&self, edge: &PolytopeEdge) -> f64 {
         let Some(similarity) = edge.similarity else { return 1.0 };
         let share = (similarity - self.low) / (self.high - self.low);
         // All alike: neither thin nor thick.
@@ -287,7 +287,7 @@ mod tests {
     fn polytope(count: usize) -> Polytope {
         let cell = |i: usize| {
             let picture = Picture::new(8 + i, 12, vec![10 * i as u8; (8 + i) * 12 * 3]).unwrap();
-            Cell::picture(picture).labelled(format!("image {i}"))
+            GridCell::picture(picture).labelled(format!("image {i}"))
         };
         Polytope { title: "class".into(), vertices: (0..count).map(cell).collect(), ..Polytope::default() }
     }
@@ -317,7 +317,7 @@ mod tests {
             assert_eq!(tags.iter().filter(|tag| *tag == "image").count(), count);
             assert_eq!(svg.matches("stroke=").count(), if count == 1 { 0 } else { count });
         }
-        let edges = vec![Edge { from: 0, to: 2, similarity: Some(-0.25) }];
+        let edges = vec![PolytopeEdge { from: 0, to: 2, similarity: Some(-0.25) }];
         let centre = polytope(1).vertices.pop();
         let svg = Polytope { edges, centre, ..polytope(5) }.into_scene().unwrap().to_svg().unwrap();
         assert_eq!(svg.matches("stroke=").count(), 1);
@@ -329,9 +329,12 @@ mod tests {
         for (count, centre) in (2..=Polytope::MOST_NUMBERED).flat_map(|count| [(count, false), (count, true)])
         {
             let pairs = (0..count).flat_map(|from| (from + 1..count).map(move |to| (from, to)));
-            let edge =
-                |(from, to): (usize, usize)| Edge { from, to, similarity: Some(0.1234 * (from + to) as f64) };
-            let edges: Vec<Edge> = pairs.map(edge).collect();
+            let edge = |(from, to): (usize, usize)| PolytopeEdge {
+                from,
+                to,
+                similarity: Some(0.1234 * (from + to) as f64),
+            };
+            let edges: Vec<PolytopeEdge> = pairs.map(edge).collect();
             let polytope = Polytope { edges: edges.clone(), ..polytope(count) };
             let size = (258.0, 160.0);
             let middles = polytope.spread(arranged(count, centre, size), size);
@@ -339,14 +342,14 @@ mod tests {
             assert_eq!((numbers.len(), all_free), (edges.len(), true), "{count} {centre}");
         }
         let many = Polytope::MOST_NUMBERED + 1;
-        let edges = vec![Edge { from: 0, to: 2, similarity: Some(0.25) }];
+        let edges = vec![PolytopeEdge { from: 0, to: 2, similarity: Some(0.25) }];
         let svg = Polytope { edges, ..polytope(many) }.into_scene().unwrap().to_svg().unwrap();
         assert!(!svg.contains("0.25") && svg.matches("stroke=").count() == 1);
     }
 
     #[test]
     fn thickness_spans_what_was_found() {
-        let edges = [0.31, 0.33, 0.32].map(|share| Edge { from: 0, to: 1, similarity: Some(share) });
+        let edges = [0.31, 0.33, 0.32].map(|share| PolytopeEdge { from: 0, to: 1, similarity: Some(share) });
         let thickness = Thickness::of(&edges);
         let drawn = edges.map(|edge| thickness.of_line(&edge));
         assert!((drawn[0] - THINNEST).abs() < 1e-9 && (drawn[1] - THICKEST).abs() < 1e-9, "{drawn:?}");
@@ -361,10 +364,10 @@ mod tests {
             assert!(polytope(count).into_scene().is_err());
         }
         for (from, to) in [(0, 3), (1, 1), (usize::MAX, 0)] {
-            let edges = vec![Edge { from, to, similarity: Some(f64::NAN) }];
+            let edges = vec![PolytopeEdge { from, to, similarity: Some(f64::NAN) }];
             assert!(Polytope { edges, ..polytope(3) }.into_scene().is_err());
         }
-        let edges = vec![Edge { from: 0, to: 1, similarity: Some(f64::NAN) }];
+        let edges = vec![PolytopeEdge { from: 0, to: 1, similarity: Some(f64::NAN) }];
         assert!(Polytope { edges, ..polytope(3) }.into_scene().unwrap().to_svg().is_ok());
     }
 }

@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Result};
 use monosplit_image::Picture;
 
-use crate::grid::{Cell, Grid, Row};
+use crate::grid::{Grid, GridCell, GridRow};
 use crate::overlay::OverlayOptions;
 use crate::scalar_field::ScalarField;
 use crate::scale::Scale;
@@ -41,14 +41,14 @@ impl Slices {
         for slice in chosen(depth) {
             // Each slice lies in the middle of its part of the map's axis.
             let of_map = (2 * slice + 1) * self.maps.len() / (2 * depth);
-            let cell = Cell::overlay_scaled(&self.pictures[slice], &self.maps[of_map], &scale, options)?;
+            let cell = GridCell::overlay_scaled(&self.pictures[slice], &self.maps[of_map], &scale, options)?;
             cells.push(Some(cell.labelled(format!("slice {slice}"))));
         }
         let wide = cells.len().min(ROW);
         let rows = cells.chunks(ROW).map(|cells| {
             let mut cells = cells.to_vec();
             cells.resize(wide, None);
-            Row { cells, ..Row::default() }
+            GridRow { cells, ..GridRow::default() }
         });
         // As many slices as fit are looked at together: small ones need not fill the page.
         Ok(Grid { title: self.title, rows: rows.collect(), least_side: 96, ..Grid::default() })
@@ -77,7 +77,7 @@ mod tests {
     fn slices_share_one_scale_and_lie_over_their_part_of_the_map() {
         let grid = slices(8, 4).into_grid(&OverlayOptions::default()).unwrap();
         assert_eq!(grid.rows.iter().map(|row| row.cells.len()).collect::<Vec<_>>(), [6, 6]);
-        let cells: Vec<&Cell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
+        let cells: Vec<&GridCell> = grid.rows.iter().flat_map(|row| row.cells.iter().flatten()).collect();
         assert_eq!(cells.len(), 8);
         let scale = cells[0].scale.as_ref().unwrap();
         assert_eq!(scale.ends(), (-3.0, 3.0));

@@ -18,7 +18,7 @@ pub enum Best {
 
 /// One entry of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Entry {
+pub enum TableEntry {
     /// Words.
     Words(String),
     /// Words, and behind them, smaller, how sure they are.
@@ -33,35 +33,35 @@ pub enum Entry {
     Absent,
 }
 
-impl Entry {
+impl TableEntry {
     fn number(&self) -> Option<f64> {
         match self {
-            Entry::Number(value) | Entry::Interval(value, _) | Entry::Range(value, ..) => {
+            TableEntry::Number(value) | TableEntry::Interval(value, _) | TableEntry::Range(value, ..) => {
                 Some(*value).filter(|v| v.is_finite())
             }
-            Entry::Words(_) | Entry::Judged(..) | Entry::Absent => None,
+            TableEntry::Words(_) | TableEntry::Judged(..) | TableEntry::Absent => None,
         }
     }
 
     /// The number and what is known about it, as text.
     fn parts(&self) -> (String, String) {
         match self {
-            Entry::Words(words) => (words.clone(), String::new()),
-            Entry::Judged(words, about) => (words.clone(), about.clone()),
-            Entry::Number(value) => (number(*value), String::new()),
-            Entry::Interval(value, half) => (number(*value), format!("± {}", number(*half))),
-            Entry::Range(value, low, high) => {
+            TableEntry::Words(words) => (words.clone(), String::new()),
+            TableEntry::Judged(words, about) => (words.clone(), about.clone()),
+            TableEntry::Number(value) => (number(*value), String::new()),
+            TableEntry::Interval(value, half) => (number(*value), format!("± {}", number(*half))),
+            TableEntry::Range(value, low, high) => {
                 (rounded(*value), format!("{} … {}", rounded(*low), rounded(*high)))
             }
-            Entry::Absent => ("–".into(), String::new()),
+            TableEntry::Absent => ("–".into(), String::new()),
         }
     }
 
     fn html(&self) -> String {
         let minus = |text: &str| text.replace('-', "−");
         match (self, self.parts()) {
-            (Entry::Words(words), _) => escape(words),
-            (Entry::Judged(words, about), _) => {
+            (TableEntry::Words(words), _) => escape(words),
+            (TableEntry::Judged(words, about), _) => {
                 format!("{} <small>{}</small>", minus(&escape(words)), minus(&escape(about)))
             }
             (_, (value, about)) if about.is_empty() => minus(&value),
@@ -83,7 +83,7 @@ pub struct Table {
     /// The name of each column and which of its numbers is the best.
     pub columns: Vec<(String, Best)>,
     /// The entries; what a row lacks is absent, what it has too much is left out.
-    pub rows: Vec<Vec<Entry>>,
+    pub rows: Vec<Vec<TableEntry>>,
     /// Words over the rows from a certain one on.
     pub headings: Vec<(usize, String)>,
     /// Rows that take no part in who is best.
@@ -100,7 +100,7 @@ impl Table {
     /// The best number of `column`, by the column's own order.
     fn best(&self, column: usize) -> Option<f64> {
         let ranked = self.rows.iter().enumerate().filter(|(row, _)| !self.unranked.contains(row));
-        let numbers = ranked.filter_map(|(_, row)| row.get(column).and_then(Entry::number));
+        let numbers = ranked.filter_map(|(_, row)| row.get(column).and_then(TableEntry::number));
         match self.columns.get(column)?.1 {
             Best::None => None,
             Best::Highest => numbers.max_by(f64::total_cmp),
@@ -141,11 +141,11 @@ impl Table {
             }
             let ranked = !self.unranked.contains(&index);
             let entries = best.iter().enumerate().map(|(column, best)| {
-                let entry = row.get(column).unwrap_or(&Entry::Absent);
+                let entry = row.get(column).unwrap_or(&TableEntry::Absent);
                 let content = entry.html();
                 match entry {
-                    Entry::Words(_) if column == 0 => format!("<th scope=\"row\">{content}</th>"),
-                    Entry::Words(_) | Entry::Judged(..) => format!("<td>{content}</td>"),
+                    TableEntry::Words(_) if column == 0 => format!("<th scope=\"row\">{content}</th>"),
+                    TableEntry::Words(_) | TableEntry::Judged(..) => format!("<td>{content}</td>"),
                     _ if ranked && best.is_some() && entry.number() == *best => {
                         format!("<td class=\"number\"><strong>{content}</strong></td>")
                     }
@@ -180,7 +180,7 @@ impl Table {
     fn texts(&self, index: usize, best: &[Option<f64>], strong: impl Fn(&str) -> String) -> Vec<String> {
         let ranked = !self.unranked.contains(&index);
         let text = |(column, best): (usize, &Option<f64>)| {
-            let entry = self.rows[index].get(column).unwrap_or(&Entry::Absent);
+            let entry = self.rows[index].get(column).unwrap_or(&TableEntry::Absent);
             let (value, about) = entry.parts();
             let value = match ranked && best.is_some() && entry.number() == *best {
                 true => strong(&value),
@@ -320,7 +320,10 @@ mod tests {
     #[test]
     fn the_best_of_a_column_is_marked_and_so_are_its_equals() {
         let table = |best, values: &[f64]| {
-            let rows = values.iter().map(|v| vec![Entry::Words("name".into()), Entry::Number(*v)]).collect();
+            let rows = values
+                .iter()
+                .map(|v| vec![TableEntry::Words("name".into()), TableEntry::Number(*v)])
+                .collect();
             let columns = vec![("method".into(), Best::Highest), ("score".into(), best)];
             Table { columns, rows, ..Table::default() }.to_html()
         };
@@ -337,13 +340,13 @@ mod tests {
     }
 
     fn results() -> Table {
-        let row = |name: &str, value| vec![Entry::Words(name.into()), value];
+        let row = |name: &str, value| vec![TableEntry::Words(name.into()), value];
         Table {
             columns: vec![("method_a".into(), Best::None), ("50 % |x|".into(), Best::Highest)],
             rows: vec![
-                row("a", Entry::Range(0.5, 0.4, 0.625)),
-                row("b", Entry::Range(-0.25, -0.5, 0.0)),
-                row("control", Entry::Number(1.0)),
+                row("a", TableEntry::Range(0.5, 0.4, 0.625)),
+                row("b", TableEntry::Range(-0.25, -0.5, 0.0)),
+                row("control", TableEntry::Number(1.0)),
             ],
             headings: vec![(0, "Split".into()), (2, "Controls".into())],
             unranked: vec![2],
@@ -355,7 +358,7 @@ mod tests {
     fn words_below_and_how_sure_a_verdict_is_are_in_every_format() {
         let table = Table {
             columns: vec![("a".into(), Best::None)],
-            rows: vec![vec![Entry::Judged("lost -0.5".into(), "-0.75 … -0.25".into())]],
+            rows: vec![vec![TableEntry::Judged("lost -0.5".into(), "-0.75 … -0.25".into())]],
             note: "50 % & more".into(),
             ..Table::default()
         };
@@ -385,7 +388,7 @@ mod tests {
         let found = markdown(name);
         assert_eq!(found, "&lt;script>x&lt;/script> [a]\\(javascript:b) c\\\\\\|d \\`e\\`");
         let mut table = results();
-        table.rows[0][0] = Entry::Words(name.into());
+        table.rows[0][0] = TableEntry::Words(name.into());
         table.caption = name.into();
         table.note = name.into();
         let text = table.to_markdown();

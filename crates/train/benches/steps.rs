@@ -11,7 +11,7 @@ use std::io::BufRead;
 use std::time::{Duration, Instant};
 
 use monosplit_graph::{Error, Noise, Result};
-use monosplit_train::{Architecture, Restriction, Samples, Settings, Trainer, TrainingData};
+use monosplit_train::{Architecture, Restriction, Samples, Trainer, TrainingData, TrainingSettings};
 
 const BATCH: usize = 100;
 const REPEATS: usize = 10;
@@ -30,7 +30,7 @@ fn main() -> Result<()> {
     let names = words.iter().filter(|w| w.ends_with("_maxout"));
     for name in names {
         for restriction in words.iter().filter_map(|word| word.parse::<Restriction>().ok()) {
-            let mut settings = Settings::new(Architecture::named(name)?, restriction);
+            let mut settings = TrainingSettings::new(Architecture::named(name)?, restriction);
             (settings.batch, settings.epochs) = (BATCH, usize::MAX / BATCH);
             let mut trainer = Trainer::new(settings, &data, threads)?;
             if flag("--turns") {

@@ -5,29 +5,29 @@ use std::path::{Path, PathBuf};
 use monosplit_graph::Result;
 
 use crate::architecture::Architecture;
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::training_run::{Files, TrainingResult};
 
 /// The files of a training in the folder of a table.
-pub fn files_in(folder: &Path, settings: &Settings) -> Files {
+pub fn files_in(folder: &Path, settings: &TrainingSettings) -> Files {
     let name = format!("{}-{}-{}", settings.architecture.name(), settings.restriction, settings.seed);
     Files::beside(&folder.join(name + ".onnx"))
 }
 
 /// The accuracies of some trainings.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Cell {
+pub struct AccuracyCell {
     /// Test accuracies, ascending.
     pub accuracies: Vec<f64>,
     /// Trainings that are not done.
     pub missing: usize,
 }
 
-impl Cell {
+impl AccuracyCell {
     /// Gathers what trainings with these settings, which differ in their seeds, on data of these fingerprints left in a
     /// folder.
-    pub fn gather(folder: &Path, trainings: &[(Settings, String)]) -> Result<Self> {
-        let mut cell = Cell { accuracies: Vec::new(), missing: 0 };
+    pub fn gather(folder: &Path, trainings: &[(TrainingSettings, String)]) -> Result<Self> {
+        let mut cell = AccuracyCell { accuracies: Vec::new(), missing: 0 };
         for (settings, data) in trainings {
             let path: PathBuf = files_in(folder, settings).result;
             match TrainingResult::read(&path, settings, data)? {
@@ -76,7 +76,7 @@ mod tests {
 
     #[test]
     fn medians_of_even_and_odd_counts() {
-        let cell = |accuracies: &[f64]| Cell { accuracies: accuracies.to_vec(), missing: 0 }.median();
+        let cell = |accuracies: &[f64]| AccuracyCell { accuracies: accuracies.to_vec(), missing: 0 }.median();
         assert_eq!(cell(&[]), None);
         assert_eq!(cell(&[1.0, 2.0, 9.0]), Some(2.0));
         assert_eq!(cell(&[1.0, 2.0, 4.0, 9.0]), Some(3.0));

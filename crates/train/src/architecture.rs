@@ -54,7 +54,7 @@ pub const NAMED: [(&str, &str); 2] = [("mlp_maxout", MLP_MAXOUT), ("cnn_maxout",
 
 /// One layer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Layer {
+pub enum LayerSpec {
     /// `conv CHANNELS KERNEL [stride S] [pad P]`: a convolution with square kernels. Unless told otherwise the padding
     /// keeps the size.
     Conv {
@@ -109,7 +109,7 @@ pub enum Layer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Architecture {
     name: String,
-    layers: Vec<Layer>,
+    layers: Vec<LayerSpec>,
 }
 
 impl Architecture {
@@ -137,7 +137,7 @@ impl Architecture {
     }
 
     /// The layers from input to scores.
-    pub fn layers(&self) -> &[Layer] {
+    pub fn layers(&self) -> &[LayerSpec] {
         &self.layers
     }
 }
@@ -151,7 +151,7 @@ impl FromStr for Architecture {
         for (number, line) in text.lines().enumerate() {
             let line = line.split('#').next().unwrap_or("");
             for layer in line.split(';').map(str::trim).filter(|layer| !layer.is_empty()) {
-                let layer = layer.parse::<Layer>();
+                let layer = layer.parse::<LayerSpec>();
                 layers
                     .push(layer.map_err(|e| e.context(format!("line {} of the architecture", number + 1)))?);
                 if layers.len() > MAX_LAYERS {
@@ -161,8 +161,8 @@ impl FromStr for Architecture {
                 }
             }
         }
-        let scores = layers.iter().filter(|layer| **layer == Layer::Scores).count();
-        if layers.last() != Some(&Layer::Scores) || scores != 1 {
+        let scores = layers.iter().filter(|layer| **layer == LayerSpec::Scores).count();
+        if layers.last() != Some(&LayerSpec::Scores) || scores != 1 {
             return Err(Error::argument("an architecture ends with the line 'scores', and has only one"));
         }
         Ok(Architecture { name: "network".to_owned(), layers })
@@ -175,19 +175,19 @@ impl fmt::Display for Architecture {
     }
 }
 
-impl FromStr for Layer {
+impl FromStr for LayerSpec {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let words: Vec<&str> = text.split_whitespace().collect();
         let layer = match words.as_slice() {
-            ["scores"] => Some(Layer::Scores),
-            ["norm"] => Some(Layer::Norm),
-            ["relu"] => Some(Layer::Relu),
-            ["dense", width] => number(width).map(|width| Layer::Dense { width }),
-            ["maxout", rank] => number(rank).map(|rank| Layer::Maxout { rank }),
-            ["pool", size] => number(size).map(|size| Layer::Pool { size }),
-            ["average", size] => number(size).map(|size| Layer::Average { size }),
+            ["scores"] => Some(LayerSpec::Scores),
+            ["norm"] => Some(LayerSpec::Norm),
+            ["relu"] => Some(LayerSpec::Relu),
+            ["dense", width] => number(width).map(|width| LayerSpec::Dense { width }),
+            ["maxout", rank] => number(rank).map(|rank| LayerSpec::Maxout { rank }),
+            ["pool", size] => number(size).map(|size| LayerSpec::Pool { size }),
+            ["average", size] => number(size).map(|size| LayerSpec::Average { size }),
             ["conv", channels, kernel, options @ ..] => convolution(channels, kernel, options),
             _ => None,
         };
@@ -205,7 +205,7 @@ fn number(word: &str) -> Option<usize> {
     word.parse().ok().filter(|n| (1..=MAX_NUMBER).contains(n))
 }
 
-fn convolution(channels: &str, kernel: &str, options: &[&str]) -> Option<Layer> {
+fn convolution(channels: &str, kernel: &str, options: &[&str]) -> Option<LayerSpec> {
     let (channels, kernel) = (number(channels)?, number(kernel)?);
     let (mut stride, mut pad) = (1, kernel / 2);
     for option in options.chunks(2) {
@@ -216,22 +216,22 @@ fn convolution(channels: &str, kernel: &str, options: &[&str]) -> Option<Layer> 
             _ => return None,
         }
     }
-    Some(Layer::Conv { channels, kernel, stride, pad })
+    Some(LayerSpec::Conv { channels, kernel, stride, pad })
 }
 
-impl fmt::Display for Layer {
+impl fmt::Display for LayerSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Layer::Conv { channels, kernel, stride, pad } => {
+            LayerSpec::Conv { channels, kernel, stride, pad } => {
                 write!(f, "conv {channels} {kernel} stride {stride} pad {pad}")
             }
-            Layer::Dense { width } => write!(f, "dense {width}"),
-            Layer::Scores => f.write_str("scores"),
-            Layer::Norm => f.write_str("norm"),
-            Layer::Maxout { rank } => write!(f, "maxout {rank}"),
-            Layer::Relu => f.write_str("relu"),
-            Layer::Pool { size } => write!(f, "pool {size}"),
-            Layer::Average { size } => write!(f, "average {size}"),
+            LayerSpec::Dense { width } => write!(f, "dense {width}"),
+            LayerSpec::Scores => f.write_str("scores"),
+            LayerSpec::Norm => f.write_str("norm"),
+            LayerSpec::Maxout { rank } => write!(f, "maxout {rank}"),
+            LayerSpec::Relu => f.write_str("relu"),
+            LayerSpec::Pool { size } => write!(f, "pool {size}"),
+            LayerSpec::Average { size } => write!(f, "average {size}"),
         }
     }
 }
@@ -248,7 +248,7 @@ mod tests {
         }
         let text = "conv 8 5 pad 0 stride 3; relu; average 2\n\n# done\nscores";
         let layers = text.parse::<Architecture>().unwrap();
-        assert_eq!(layers.layers()[0], Layer::Conv { channels: 8, kernel: 5, stride: 3, pad: 0 });
+        assert_eq!(layers.layers()[0], LayerSpec::Conv { channels: 8, kernel: 5, stride: 3, pad: 0 });
         assert_eq!(layers.to_string().parse::<Architecture>().unwrap(), layers);
     }
 

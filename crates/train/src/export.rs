@@ -5,7 +5,7 @@ use monosplit_graph::{Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
 
 use crate::network::{NetworkSpec, Norm, Parameter, ParameterSource};
 use crate::restriction::Positivity;
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::state::Statistics;
 use crate::step::EPSILON;
 
@@ -47,7 +47,7 @@ impl ParameterSource for TrainedParameters<'_> {
 
 /// A trained network: its settings, parameters and statistics.
 pub(crate) struct TrainedNetwork<'a> {
-    pub(crate) settings: &'a Settings,
+    pub(crate) settings: &'a TrainingSettings,
     pub(crate) sample: [usize; 3],
     pub(crate) classes: &'a [String],
     pub(crate) parameters: (&'a [Parameter], &'a [Tensor]),

@@ -5,7 +5,7 @@ use monosplit_graph::{Buffer, Data as Elements, Error, Result, Tensor};
 
 use crate::network::Parameter;
 use crate::optimiser::ParameterUpdate;
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::state::State;
 use crate::step::{Step, StepGraph, StepOutputs};
 
@@ -30,7 +30,7 @@ impl InPlaceUpdate<'_> {
     pub(crate) fn apply(
         &self,
         found: StepOutputs,
-        settings: &Settings,
+        settings: &TrainingSettings,
         state: &mut State,
         transformed: &mut [Option<Tensor>],
     ) -> Result<()> {

@@ -5,7 +5,7 @@
 use monosplit_graph::op::{Divisor, Unary, Window};
 use monosplit_graph::{Dim, Error, Graph, Label, NodeId, Op, Result, Shape};
 
-use crate::architecture::{Architecture, Layer};
+use crate::architecture::{Architecture, LayerSpec};
 use crate::restriction::Restriction;
 
 /// The role of a parameter.
@@ -97,7 +97,7 @@ impl NetworkSpec<'_> {
             Stream { spec: self, prefix, values, value: x, bound: false, counts: Default::default() };
         let layers = self.architecture.layers();
         for (index, layer) in layers.iter().enumerate() {
-            let normalised = layers.get(index + 1) == Some(&Layer::Norm);
+            let normalised = layers.get(index + 1) == Some(&LayerSpec::Norm);
             stream.layer(g, *layer, normalised)?;
         }
         Ok(stream.value)
@@ -123,42 +123,42 @@ impl Stream<'_> {
         format!("{}{kind}{count}", self.prefix)
     }
 
-    fn layer(&mut self, g: &mut Graph, layer: Layer, normalised: bool) -> Result<()> {
+    fn layer(&mut self, g: &mut Graph, layer: LayerSpec, normalised: bool) -> Result<()> {
         self.value = match layer {
-            Layer::Conv { channels, kernel, stride, pad } => {
+            LayerSpec::Conv { channels, kernel, stride, pad } => {
                 let mut window = Window::new([kernel, kernel]);
                 window.stride = vec![stride; 2];
                 window.pad = vec![(pad, pad); 2];
                 self.convolution(g, channels, window, !normalised)?
             }
-            Layer::Dense { width } => {
+            LayerSpec::Dense { width } => {
                 let name = self.name("dense");
                 self.dense(g, name, width, !normalised)?
             }
-            Layer::Scores => {
+            LayerSpec::Scores => {
                 let name = format!("{}scores", self.prefix);
                 self.dense(g, name, self.spec.classes, true)?
             }
-            Layer::Norm => self.norm(g)?,
-            Layer::Average { size } => {
+            LayerSpec::Norm => self.norm(g)?,
+            LayerSpec::Average { size } => {
                 let label = Label::named(self.name("average"));
                 let op = Op::AveragePool { window: squares(size), divisor: Divisor::Padded };
                 g.add_named(label, op, &[self.value])?
             }
-            Layer::Maxout { rank } => {
+            LayerSpec::Maxout { rank } => {
                 let name = self.name("maxout");
                 maxout(g, self.value, rank, &name)?
             }
-            Layer::Relu => {
+            LayerSpec::Relu => {
                 let label = Label::named(self.name("relu"));
                 g.add_named(label, Op::Unary(Unary::Relu), &[self.value])?
             }
-            Layer::Pool { size } => {
+            LayerSpec::Pool { size } => {
                 let label = Label::named(self.name("pool"));
                 g.add_named(label, Op::MaxPool(squares(size)), &[self.value])?
             }
         };
-        self.bound |= !matches!(layer, Layer::Norm | Layer::Average { .. });
+        self.bound |= !matches!(layer, LayerSpec::Norm | LayerSpec::Average { .. });
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use monosplit_graph::{Error, Graph, Kind, NodeId, Result, Shape, Tensor};
 
 use crate::optimiser::{Optimiser, StepSize, UpdateRule};
 use crate::restriction::Positivity;
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::state::{STATISTICS_RATE, State};
 use crate::step::{Statistic, StepGraph};
 
@@ -28,7 +28,7 @@ struct StepInputs {
 impl Resident {
     pub(crate) fn new(
         step_graph: &StepGraph,
-        settings: &Settings,
+        settings: &TrainingSettings,
         state: &State,
         engine: &dyn Engine,
     ) -> Result<Self> {
@@ -101,7 +101,7 @@ fn tensors(state: &State) -> Result<Vec<Tensor>> {
 }
 
 /// The graph of a step: from images, targets, step size and state to the loss, the scores and the next state.
-fn training_graph(step_graph: &StepGraph, settings: &Settings) -> Result<Graph> {
+fn training_graph(step_graph: &StepGraph, settings: &TrainingSettings) -> Result<Graph> {
     let (mut g, step) = (Graph::new(), &step_graph.graph);
     let mut given: HashMap<NodeId, NodeId> = HashMap::new();
     for &input in &step.inputs()[..2] {

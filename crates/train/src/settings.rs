@@ -8,7 +8,7 @@ use crate::restriction::{Positivity, Restriction};
 
 /// How a network is trained.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Settings {
+pub struct TrainingSettings {
     /// The layers of a stream.
     pub architecture: Architecture,
     /// The restriction of the weights.
@@ -36,10 +36,10 @@ pub struct Settings {
     pub patience: Option<usize>,
 }
 
-impl Settings {
+impl TrainingSettings {
     /// The default settings for an architecture and a restriction.
     pub fn new(architecture: Architecture, restriction: Restriction) -> Self {
-        Settings {
+        TrainingSettings {
             architecture,
             restriction,
             positivity: Positivity::default(),
@@ -56,7 +56,7 @@ impl Settings {
     }
 }
 
-impl fmt::Display for Settings {
+impl fmt::Display for TrainingSettings {
     /// One `name = value` a line, in fixed order. A checkpoint stores this text and is resumed only with equal settings.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Optimiser { rule, momentum, square_momentum, epsilon, decay } = self.optimiser;

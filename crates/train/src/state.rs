@@ -8,7 +8,7 @@ use monosplit_graph::{Data, Error, Noise, Result, Tensor, write_atomically};
 
 use crate::network::{Parameter, Role};
 use crate::optimiser::OptimiserState;
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::step::{Statistic, StepGraph};
 
 /// Momentum of the running statistics, as in PyTorch.
@@ -56,7 +56,7 @@ pub(crate) struct State {
 
 impl State {
     /// The state before the first step.
-    pub(crate) fn new(settings: &Settings, step_graph: &StepGraph) -> Result<Self> {
+    pub(crate) fn new(settings: &TrainingSettings, step_graph: &StepGraph) -> Result<Self> {
         let noise = Noise::new(settings.seed).stream("parameters");
         let initial =
             |p: &Parameter| Tensor::new(p.shape.clone(), first_values(settings, p, noise.stream(&p.name)));
@@ -96,7 +96,7 @@ impl State {
     pub(crate) fn save(
         &self,
         path: &Path,
-        settings: &Settings,
+        settings: &TrainingSettings,
         data: &str,
         step_graph: &StepGraph,
     ) -> Result<()> {
@@ -124,11 +124,16 @@ impl State {
     }
 
     /// Reads a checkpoint of a training with these settings.
-    pub(crate) fn load(path: &Path, settings: &Settings, data: &str, step_graph: &StepGraph) -> Result<Self> {
+    pub(crate) fn load(
+        path: &Path,
+        settings: &TrainingSettings,
+        data: &str,
+        step_graph: &StepGraph,
+    ) -> Result<Self> {
         State::read(path, settings, data, step_graph).map_err(|e| e.context(path.display()))
     }
 
-    fn read(path: &Path, settings: &Settings, data: &str, step_graph: &StepGraph) -> Result<Self> {
+    fn read(path: &Path, settings: &TrainingSettings, data: &str, step_graph: &StepGraph) -> Result<Self> {
         let mut file = Weights::open(path)?;
         // Checkpoints of earlier versions have none.
         if file.property(CHECKSUM).is_some_and(|stored| stored != checksum(&file)) {
@@ -219,7 +224,7 @@ fn checksum(weights: &Weights) -> String {
 
 /// The initial raw values of a parameter. Unrestricted weights have the variance 1/fan-in. Restricted weights are magnitudes of
 /// such numbers times a factor, because they all add up.
-fn first_values(settings: &Settings, parameter: &Parameter, noise: Noise) -> Vec<f32> {
+fn first_values(settings: &TrainingSettings, parameter: &Parameter, noise: Noise) -> Vec<f32> {
     let deviation = 1.0 / (parameter.fan_in.max(1) as f64).sqrt();
     let spread = f64::from(settings.spread);
     let value = |index: u64| match (parameter.role, parameter.positive) {

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
     use crate::optimiser::{Optimiser, OptimiserState, ParameterUpdate, UpdateRule};
     use crate::restriction::Restriction;
-    use crate::settings::Settings;
+    use crate::settings::TrainingSettings;
     use crate::state::State;
 
     /// Values computed by PyTorch with `scripts/make_training_values.py`.
@@ -183,8 +183,8 @@ mod tests {
     const LAYERS: &str =
         "conv 4 3; norm; maxout 2; pool 2; conv 4 3 stride 2; relu; dense 6; norm; maxout 3; scores";
 
-    fn step() -> (Settings, StepGraph) {
-        let settings = Settings::new(LAYERS.parse().unwrap(), Restriction::DifferenceConvexInverted);
+    fn step() -> (TrainingSettings, StepGraph) {
+        let settings = TrainingSettings::new(LAYERS.parse().unwrap(), Restriction::DifferenceConvexInverted);
         let (architecture, restriction) = (&settings.architecture, settings.restriction);
         let spec = NetworkSpec { architecture, restriction, classes: 3 };
         (settings.clone(), StepGraph::new(&spec, [2, 8, 8], 5).unwrap())

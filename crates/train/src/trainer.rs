@@ -12,7 +12,7 @@ use crate::in_place::{InPlaceUpdate, inputs};
 use crate::network::{NetworkSpec, Parameter};
 use crate::resident::Resident;
 use crate::score::{correct_count, score};
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::state::{Epoch, State, Statistics};
 use crate::step::{Step, StepGraph};
 use crate::training_run::TrainingResult;
@@ -22,7 +22,7 @@ const VALIDATION_FRACTION: usize = 10;
 
 /// The progress of a training.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Progress {
+pub struct TrainingProgress {
     /// The current epoch, counted from 0.
     pub epoch: usize,
     /// Steps of this epoch that are done.
@@ -55,7 +55,7 @@ enum UpdateStrategy {
 
 /// A training in progress.
 pub struct Trainer<'a> {
-    settings: Settings,
+    settings: TrainingSettings,
     data: &'a TrainingData,
     fingerprint: String,
     step_graph: StepGraph,
@@ -71,7 +71,7 @@ pub struct Trainer<'a> {
 
 impl<'a> Trainer<'a> {
     /// A new training on `threads` threads (0: one per core).
-    pub fn new(settings: Settings, data: &'a TrainingData, threads: usize) -> Result<Self> {
+    pub fn new(settings: TrainingSettings, data: &'a TrainingData, threads: usize) -> Result<Self> {
         let engine = Cpu::default().threads(threads).flush_denormals(true);
         Trainer::start(settings, data, |step_graph, _, _| {
             let step = Step::new(step_graph, &engine)?;
@@ -80,7 +80,11 @@ impl<'a> Trainer<'a> {
     }
 
     /// A new training whose state stays with `engine`, usually a GPU.
-    pub fn resident(settings: Settings, data: &'a TrainingData, engine: Box<dyn Engine>) -> Result<Self> {
+    pub fn resident(
+        settings: TrainingSettings,
+        data: &'a TrainingData,
+        engine: Box<dyn Engine>,
+    ) -> Result<Self> {
         Trainer::start(settings, data, |step_graph, settings, state| {
             let resident = Resident::new(step_graph, settings, state, &*engine)?;
             Ok(UpdateStrategy::Resident { engine, resident, ahead: false })
@@ -88,9 +92,9 @@ impl<'a> Trainer<'a> {
     }
 
     fn start(
-        settings: Settings,
+        settings: TrainingSettings,
         data: &'a TrainingData,
-        updates: impl FnOnce(&StepGraph, &Settings, &State) -> Result<UpdateStrategy>,
+        updates: impl FnOnce(&StepGraph, &TrainingSettings, &State) -> Result<UpdateStrategy>,
     ) -> Result<Self> {
         let all = Noise::new(settings.seed).stream("validation").permutation(data.train.len());
         let apart = if settings.patience.is_some() { all.len() / VALIDATION_FRACTION } else { 0 };
@@ -193,7 +197,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// The settings.
-    pub fn settings(&self) -> &Settings {
+    pub fn settings(&self) -> &TrainingSettings {
         &self.settings
     }
 
@@ -212,12 +216,12 @@ impl<'a> Trainer<'a> {
     }
 
     /// The progress.
-    pub fn progress(&self) -> Progress {
+    pub fn progress(&self) -> TrainingProgress {
         let (steps, done) = (self.steps_per_epoch(), self.state.step as usize);
         let epoch = self.state.epochs.len();
         let step = done - epoch * steps;
         let mean = |sum: f64, of: usize| if of == 0 { f64::NAN } else { sum / of as f64 };
-        Progress {
+        TrainingProgress {
             epoch,
             step,
             steps,
@@ -248,14 +252,14 @@ impl<'a> Trainer<'a> {
     /// Runs one step. At the end of an epoch it tests the network and returns the epoch.
     pub fn advance(&mut self) -> Result<Option<Epoch>> {
         self.step()?;
-        let Progress { step, steps, .. } = self.progress();
+        let TrainingProgress { step, steps, .. } = self.progress();
         if step < steps { Ok(None) } else { self.finish_epoch().map(Some) }
     }
 
     /// Runs one step and nothing else. Past the end of the epoch it repeats the last batch.
     pub fn step(&mut self) -> Result<()> {
         let began = Instant::now();
-        let Progress { step, steps, .. } = self.progress();
+        let TrainingProgress { step, steps, .. } = self.progress();
         let batch = self.settings.batch;
         let first = step.min(steps - 1) * batch;
         let batch_indices = self.order[first..first + batch].to_vec();
@@ -321,7 +325,7 @@ impl<'a> Trainer<'a> {
 
     fn finish_epoch(&mut self) -> Result<Epoch> {
         let began = Instant::now();
-        let Progress { loss, accuracy, .. } = self.progress();
+        let TrainingProgress { loss, accuracy, .. } = self.progress();
         self.synchronise()?;
         let current = self.current()?;
         let program = match &self.updates {

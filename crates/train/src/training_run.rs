@@ -7,9 +7,9 @@ use monosplit_graph::onnx::{self, ExportOptions};
 use monosplit_graph::{CsvCell, Error, Result, write_atomically, write_csv};
 
 use crate::data::TrainingData;
-use crate::settings::Settings;
+use crate::settings::TrainingSettings;
 use crate::state::Epoch;
-use crate::trainer::{Progress, Trainer};
+use crate::trainer::{Trainer, TrainingProgress};
 
 /// The files of a training.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub struct TrainingResult {
 /// A training with its data, engine and files.
 pub struct TrainingRun<'a> {
     /// The settings.
-    pub settings: Settings,
+    pub settings: TrainingSettings,
     /// The data.
     pub data: &'a TrainingData,
     /// Threads; 0 for one per core.
@@ -82,7 +82,7 @@ impl TrainingRun<'_> {
     /// Trains to the end. `watch` is called after every step and every epoch. Returns the result and the epochs.
     pub fn execute(
         &self,
-        watch: &mut dyn FnMut(&Trainer<'_>, &Progress, Option<&Epoch>),
+        watch: &mut dyn FnMut(&Trainer<'_>, &TrainingProgress, Option<&Epoch>),
     ) -> Result<(TrainingResult, Vec<Epoch>)> {
         let settings = self.settings.clone();
         let mut trainer = match self.engine {
@@ -137,7 +137,7 @@ fn log(epochs: &[Epoch]) -> Result<String> {
 }
 
 impl TrainingResult {
-    fn text(&self, settings: &Settings) -> String {
+    fn text(&self, settings: &TrainingSettings) -> String {
         let TrainingResult { test_accuracy, epochs, parameters, data, seconds } = self;
         format!(
             "test_accuracy = {test_accuracy}\nepochs_done = {epochs}\nparameters = {parameters}\nseconds = {seconds:.3}\ndata = {data}\n{settings}"
@@ -145,7 +145,7 @@ impl TrainingResult {
     }
 
     /// Reads the result of a training with these settings and data of this fingerprint; `None` if there is no file.
-    pub fn read(path: &Path, settings: &Settings, data: &str) -> Result<Option<Self>> {
+    pub fn read(path: &Path, settings: &TrainingSettings, data: &str) -> Result<Option<Self>> {
         if !path.is_file() {
             return Ok(None);
         }
@@ -185,7 +185,8 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("monosplit-train-result-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         let path = folder.join("a.result.txt");
-        let mut settings = Settings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
+        let mut settings =
+            TrainingSettings::new(Architecture::named("mlp_maxout").unwrap(), Restriction::None);
         let outcome = TrainingResult {
             test_accuracy: 0.9839,
             epochs: 3,

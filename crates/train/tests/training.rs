@@ -7,7 +7,7 @@ use monosplit_engine::{Cpu, Engine, Precision, Program};
 use monosplit_graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit_graph::{Graph, Noise, Tensor};
 use monosplit_train::{
-    Architecture, Positivity, PropertyCheck, Restriction, Samples, Settings, Trainer, TrainingData,
+    Architecture, Positivity, PropertyCheck, Restriction, Samples, Trainer, TrainingData, TrainingSettings,
     UpdateRule,
 };
 
@@ -37,8 +37,8 @@ fn pictures() -> TrainingData {
     }
 }
 
-fn settings(restriction: Restriction) -> Settings {
-    let mut settings = Settings::new(LAYERS.parse().unwrap(), restriction);
+fn settings(restriction: Restriction) -> TrainingSettings {
+    let mut settings = TrainingSettings::new(LAYERS.parse().unwrap(), restriction);
     (settings.batch, settings.epochs, settings.rate, settings.seed) = (20, 3, 0.01, 5);
     settings
 }
@@ -208,8 +208,12 @@ fn a_network_that_begins_with_a_maximum_or_a_norm_keeps_its_promise() {
     {
         for restriction in [Restriction::InputConvex, Restriction::Monotone, Restriction::DifferenceConvex] {
             let architecture: Architecture = layers.parse().unwrap();
-            let settings =
-                Settings { rate: 1e-2, epochs: 6, batch: 10, ..Settings::new(architecture, restriction) };
+            let settings = TrainingSettings {
+                rate: 1e-2,
+                epochs: 6,
+                batch: 10,
+                ..TrainingSettings::new(architecture, restriction)
+            };
             let mut trainer = Trainer::new(settings, &data, 0).unwrap();
             while !trainer.is_finished() {
                 trainer.advance().unwrap();

@@ -5,7 +5,7 @@ use std::path::Path;
 use monosplit::graph::{Result, write_atomically};
 use monosplit::image::Picture;
 use monosplit::render::{
-    Best, Cell, Entry, Grid, OverlayOptions, Page, PageFigure, Row, ScalarField, Table, number,
+    Best, Grid, GridCell, GridRow, OverlayOptions, Page, PageFigure, ScalarField, Table, TableEntry, number,
 };
 use monosplit::{DifferenceMeasure, MapDifference};
 
@@ -31,7 +31,7 @@ pub(super) fn write(path: &Path, context: &DiffContext, compared: &[Compared]) -
     );
     page = page.table(&table(context, shown));
     let rows = shown.iter().map(|one| row(context, one)).collect::<Result<Vec<_>>>()?;
-    let rows: Vec<Row> = rows.into_iter().flatten().collect();
+    let rows: Vec<GridRow> = rows.into_iter().flatten().collect();
     if rows.is_empty() {
         page = page.paragraph("The maps do not have two axes to draw.");
     } else {
@@ -46,12 +46,12 @@ pub(super) fn write(path: &Path, context: &DiffContext, compared: &[Compared]) -
 fn table(context: &DiffContext, shown: &[Compared]) -> Table {
     let columns = ["input", "class", "score of A", "score of B", "score", "map", "spearman", "ssim"];
     let row = |one: &Compared| {
-        let measured = |measure| one.measure(measure).map_or(Entry::Absent, Entry::Number);
+        let measured = |measure| one.measure(measure).map_or(TableEntry::Absent, TableEntry::Number);
         vec![
-            Entry::Words(one.input.clone()),
-            Entry::Words(context.class_words(one)),
-            Entry::Number(one.scores[0]),
-            Entry::Number(one.scores[1]),
+            TableEntry::Words(one.input.clone()),
+            TableEntry::Words(context.class_words(one)),
+            TableEntry::Number(one.scores[0]),
+            TableEntry::Number(one.scores[1]),
             measured(DifferenceMeasure::Score),
             measured(DifferenceMeasure::Map),
             measured(DifferenceMeasure::Spearman),
@@ -74,23 +74,23 @@ fn columns(context: &DiffContext) -> Vec<String> {
 }
 
 /// The row of an input; none where there is nothing to draw.
-fn row(context: &DiffContext, one: &Compared) -> Result<Option<Row>> {
+fn row(context: &DiffContext, one: &Compared) -> Result<Option<GridRow>> {
     let Some(drawn) = &one.drawn else { return Ok(None) };
     if drawn.maps.iter().all(|map| map.maps[0].shape().len() != 3) {
         return Ok(None);
     }
     let under = drawn.picture.as_ref().map(small).transpose()?;
-    let mut cells = vec![under.clone().map(Cell::picture)];
+    let mut cells = vec![under.clone().map(GridCell::picture)];
     for map in &drawn.maps {
         cells.extend(map_cells(map, under.as_ref())?);
     }
     let label = Path::new(&one.input).file_name().map(|name| name.to_string_lossy().into_owned());
     let label = label.unwrap_or_else(|| one.input.clone());
-    Ok(Some(Row { label, caption: context.class_words(one), cells }))
+    Ok(Some(GridRow { label, caption: context.class_words(one), cells }))
 }
 
 /// Both maps and their difference, over the picture where there is one.
-fn map_cells(map: &MapDifference, under: Option<&Picture>) -> Result<Vec<Option<Cell>>> {
+fn map_cells(map: &MapDifference, under: Option<&Picture>) -> Result<Vec<Option<GridCell>>> {
     if map.maps[0].shape().len() != 3 {
         return Ok(vec![None, None, None]);
     }
@@ -106,7 +106,7 @@ fn map_cells(map: &MapDifference, under: Option<&Picture>) -> Result<Vec<Option<
             Picture::new(width, height, vec![0xff; 3 * width * height])
         };
         let under = under.cloned().map_or_else(white, Ok)?;
-        cells.push(Cell::overlay(&under, &field, &options)?);
+        cells.push(GridCell::overlay(&under, &field, &options)?);
     }
     let difference = cells.pop().map(|cell| cell.labelled(format!("map {}", number(map.relative))));
     Ok(cells.into_iter().map(Some).chain([difference]).collect())

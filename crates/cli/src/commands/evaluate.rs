@@ -8,9 +8,9 @@ use std::time::Instant;
 use clap::Args;
 use monosplit::eval::dataset::ImageIssue;
 use monosplit::eval::experiment::Experiment;
-use monosplit::eval::protocol::{Images, Observer, Part, Plan, Protocol, Setting, identity_remark};
+use monosplit::eval::protocol::{Images, Observer, Plan, Protocol, Setting, StoredPart, identity_remark};
 use monosplit::eval::store::{Stage, Store, Worker};
-use monosplit::eval::{Better, EvaluatedModel, MetricSummary, Summary, metric_title};
+use monosplit::eval::{Better, EvaluatedModel, MetricSummary, StageSummary, metric_title};
 use monosplit::explain::{NoProgress, Progress};
 use monosplit::graph::{Error, Hint, Result};
 use monosplit::{EvaluationContext, with_target};
@@ -167,7 +167,7 @@ impl Evaluate {
         let lines = reporter.out.into_inner();
         let planned = store.planned(Some(&experiment.name))?;
         for stage in planned.stages.iter().filter(|stage| stage.kind != "selection") {
-            print(lines, &Summary::of(&store, &planned, stage)?)?;
+            print(lines, &StageSummary::of(&store, &planned, stage)?)?;
         }
         let seconds = begun.elapsed().as_secs_f64();
         if self.json {
@@ -203,7 +203,7 @@ impl Evaluate {
 struct NoObserver;
 
 impl Observer for NoObserver {
-    fn part(&self, _part: &Part) {}
+    fn part(&self, _part: &StoredPart) {}
 
     fn stage(&self, _name: &str, _configurations: usize, _images: usize, _rows: usize) -> Box<dyn Progress> {
         Box::new(NoProgress)
@@ -234,7 +234,7 @@ impl Observer for ProgressReporter<'_> {
         note(said);
     }
 
-    fn part(&self, part: &Part) {
+    fn part(&self, part: &StoredPart) {
         let count = |count: usize, what: &str| match count {
             0 => String::new(),
             count => format!(", {count} {what}"),
@@ -267,8 +267,8 @@ impl Observer for ProgressReporter<'_> {
 }
 
 /// A stage as a table of means.
-fn print(out: &mut dyn Write, summary: &Summary) -> Result<(), Failure> {
-    let Summary { stage, rows, .. } = summary;
+fn print(out: &mut dyn Write, summary: &StageSummary) -> Result<(), Failure> {
+    let StageSummary { stage, rows, .. } = summary;
     writeln!(out, "\n{} ({}, {})", stage.name, summary.extent(), stage.part)?;
     let titles: Vec<String> = stage
         .metrics

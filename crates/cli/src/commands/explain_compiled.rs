@@ -7,7 +7,7 @@ use monosplit::catalogue::MethodChoice;
 use monosplit::engine::{Engine, Precision};
 use monosplit::explain::{Explainer, ExplanationGraph, Finish, Settings, inputs};
 use monosplit::graph::Result;
-use monosplit::{CompiledMap, Model, Provenance, compiled_maps};
+use monosplit::{CompiledFileFacts, CompiledMap, Model, compiled_maps};
 
 use super::explain::{Explain, ExplainJob};
 use super::explain_result::{ExplainContext, MapDescription};
@@ -73,7 +73,7 @@ impl<'a> CompiledFile<'a> {
         if !explain.class.is_given() {
             return Ok(true);
         }
-        let Some(own) = Provenance::of(self.model.original()).class else { return Ok(false) };
+        let Some(own) = CompiledFileFacts::of(self.model.original()).class else { return Ok(false) };
         let own = match own.as_str() {
             "top1" => None,
             number => match number.parse() {
@@ -123,11 +123,12 @@ impl<'a> CompiledFile<'a> {
             explained: None,
         });
         let contours = explain.contours;
-        let is_target =
-            Provenance::of(self.model.original()).target.is_some_and(|target| !target.starts_with("class:"));
+        let is_target = CompiledFileFacts::of(self.model.original())
+            .target
+            .is_some_and(|target| !target.starts_with("class:"));
         let descriptions = descriptions.collect();
         let context = ExplainContext { labels, score_kind, descriptions, settings, contours, is_target };
-        let precision = match Provenance::of(self.model.original()).precision {
+        let precision = match CompiledFileFacts::of(self.model.original()).precision {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),
         };

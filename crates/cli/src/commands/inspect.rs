@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use clap::Args;
 use monosplit::graph::onnx::{DeclaredLength, DeclaredValue, Problem};
 use monosplit::graph::{Dim, Error, Graph, LayerSummary, NodeId, Op, Tensor, shortened, shown};
-use monosplit::{CompiledMap, Origin, Provenance, SuggestedTargets, compiled_maps};
+use monosplit::{CompiledFileFacts, CompiledMap, Origin, SuggestedTargets, compiled_maps};
 
 use super::inspect_output::InspectOutput;
 use super::network::NetworkArgs;
@@ -274,8 +274,8 @@ impl Findings {
 
     /// The facts about a compiled file as a whole, in a line.
     fn compiled(&self) -> String {
-        let Provenance { version, network, class, class_name, target, weights, precision } =
-            Provenance::of(&self.graph);
+        let CompiledFileFacts { version, network, class, class_name, target, weights, precision } =
+            CompiledFileFacts::of(&self.graph);
         let known = |text: Option<String>| text.unwrap_or_else(|| "unknown".to_owned());
         let class = match class.as_deref() {
             Some("input") => "the class is an input".to_owned(),

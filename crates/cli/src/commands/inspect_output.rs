@@ -2,7 +2,7 @@
 
 use monosplit::graph::onnx::{DeclaredLength, DeclaredValue};
 use monosplit::graph::{LayerSummary, Shape, Tensor};
-use monosplit::{CompiledMap, Provenance, SuggestedTargets};
+use monosplit::{CompiledFileFacts, CompiledMap, SuggestedTargets};
 use serde::Serialize;
 
 use super::inspect::{Findings, single, totals};
@@ -145,8 +145,8 @@ impl<'a> CompiledOutput<'a> {
             options: &map.options,
             finish: &map.finish,
         };
-        let Provenance { version, network, class, class_name, target, weights, precision } =
-            Provenance::of(&found.graph);
+        let CompiledFileFacts { version, network, class, class_name, target, weights, precision } =
+            CompiledFileFacts::of(&found.graph);
         let (precision, maps) = (precision.name(), found.maps.iter().map(map).collect());
         Some(CompiledOutput { version, network, class, class_name, target, precision, weights, maps })
     }

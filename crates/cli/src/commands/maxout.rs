@@ -8,8 +8,8 @@ use monosplit::Model;
 use monosplit::engine::Precision;
 use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::maxout::{
-    Bound, Counts, Expansion, Inputs, Network, Products, Rational, Split, SplitOptions, Style, Variables,
-    dot, from_graph, parse, parse_number, split, svg,
+    Bound, Counts, DecomposedNetwork, Expansion, Inputs, MaxoutNetwork, ProductDecomposition, Rational,
+    SplitOptions, Style, Variables, dot, from_graph, parse, parse_number, split, svg,
 };
 
 use super::run::check_writable;
@@ -92,7 +92,8 @@ impl SplitArgs {
                 })?)
             }
         };
-        let products = if self.convex { Products::Powers } else { Products::Binomial };
+        let products =
+            if self.convex { ProductDecomposition::Powers } else { ProductDecomposition::Binomial };
         Ok(SplitOptions::default().inputs(inputs).products(products))
     }
 }
@@ -143,7 +144,7 @@ impl SplitNetwork {
 }
 
 /// The facts about a split.
-fn report(network: &Network, pair: &Split, options: &SplitOptions) -> Result<Vec<String>> {
+fn report(network: &MaxoutNetwork, pair: &DecomposedNetwork, options: &SplitOptions) -> Result<Vec<String>> {
     let right = |title| (title, Align::Right, 20);
     let columns = ["inputs", "sums", "products", "neurons", "arcs"].map(right);
     let mut table = Table::new(&[&[("", Align::Left, 20)], &columns[..]].concat());
@@ -168,7 +169,7 @@ fn report(network: &Network, pair: &Split, options: &SplitOptions) -> Result<Vec
 }
 
 /// Whether `g − h` was compared with `f`; an error if it is something else.
-fn checked(network: &Network, pair: &Split) -> Result<bool> {
+fn checked(network: &MaxoutNetwork, pair: &DecomposedNetwork) -> Result<bool> {
     for point in 0..POINTS {
         let number =
             |i: usize| Rational::ratio((i as i64 * 5 + point * 7) % 11 - 5, 2).unwrap_or_else(Rational::zero);
@@ -305,7 +306,7 @@ fn deliver(path: Option<&Path>, text: &str, out: &mut dyn Write) -> Result<(), F
 }
 
 /// The network in a file.
-fn open(path: &Path) -> Result<Network> {
+fn open(path: &Path) -> Result<MaxoutNetwork> {
     if path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx")) {
         let model = Model::options().precision(Precision::F64).open(path)?;
         return from_graph(model.graph()).map_err(|error| of(path, error));

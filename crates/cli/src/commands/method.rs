@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 use monosplit::catalogue::{self, MethodChoice};
-use monosplit::explain::{Absolute, Channels, Finish, Normalise, Size, Upsampling, inputs};
+use monosplit::explain::{Absolute, ChannelReduction, Finish, Normalise, Size, Upsampling, inputs};
 use monosplit::graph::{Error, Result};
 
 /// Which map is wanted, and the choices behind it.
@@ -273,13 +273,13 @@ impl FinishArgs {
     pub(crate) fn finish(&self) -> Finish {
         Finish {
             channels: match self.channels {
-                ChannelsName::Own => Channels::Own,
-                ChannelsName::Keep => Channels::Keep,
-                ChannelsName::Sum => Channels::Sum,
-                ChannelsName::Mean => Channels::Mean,
-                ChannelsName::Max => Channels::Max,
-                ChannelsName::L2 => Channels::L2,
-                ChannelsName::Positive => Channels::Positive,
+                ChannelsName::Own => ChannelReduction::Own,
+                ChannelsName::Keep => ChannelReduction::Keep,
+                ChannelsName::Sum => ChannelReduction::Sum,
+                ChannelsName::Mean => ChannelReduction::Mean,
+                ChannelsName::Max => ChannelReduction::Max,
+                ChannelsName::L2 => ChannelReduction::L2,
+                ChannelsName::Positive => ChannelReduction::Positive,
             },
             absolute: match self.abs {
                 AbsName::None => Absolute::None,

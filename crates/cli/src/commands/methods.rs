@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use clap::Args;
-use monosplit::catalogue::{Entry, Family, MethodOption, entries};
+use monosplit::catalogue::{MethodEntry, MethodFamily, MethodOption, entries};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -38,12 +38,12 @@ impl Methods {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         if self.json {
             return match &self.name {
-                Some(name) => json::print(&MethodOutput::of(Entry::find(name)?), out),
+                Some(name) => json::print(&MethodOutput::of(MethodEntry::find(name)?), out),
                 None => json::print(&entries().map(MethodOutput::of).collect::<Vec<_>>(), out),
             };
         }
         match &self.name {
-            Some(name) => one(Entry::find(name)?, out),
+            Some(name) => one(MethodEntry::find(name)?, out),
             None => all(out),
         }
     }
@@ -67,7 +67,7 @@ struct OptionOutput {
 }
 
 impl MethodOutput {
-    fn of(entry: &Entry) -> Self {
+    fn of(entry: &MethodEntry) -> Self {
         let option = |option: &MethodOption| OptionOutput {
             name: option.key,
             default: option.default,
@@ -84,7 +84,8 @@ impl MethodOutput {
 }
 
 fn all(out: &mut dyn Write) -> Result<(), Failure> {
-    let listed = Family::ALL.map(|family| (family, entries().filter(move |entry| entry.family == family)));
+    let listed =
+        MethodFamily::ALL.map(|family| (family, entries().filter(move |entry| entry.family == family)));
     for (family, entries) in listed {
         let mut entries = entries.peekable();
         if entries.peek().is_none() {
@@ -101,7 +102,7 @@ fn all(out: &mut dyn Write) -> Result<(), Failure> {
     Ok(())
 }
 
-fn one(entry: &Entry, out: &mut dyn Write) -> Result<(), Failure> {
+fn one(entry: &MethodEntry, out: &mut dyn Write) -> Result<(), Failure> {
     writeln!(out, "{}: {}\n  {}\n", entry.name, entry.summary, entry.citation)?;
     if entry.options.is_empty() {
         writeln!(out, "It has no options.")?;

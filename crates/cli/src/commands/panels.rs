@@ -8,7 +8,7 @@ use monosplit::explain::{BatchPosition, Class, Explanation, Finish, SaliencyMap,
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
-use monosplit::render::{Cell, Grid, OverlayOptions, Row, Scene};
+use monosplit::render::{Grid, GridCell, GridRow, OverlayOptions, Scene};
 use monosplit::{MethodSet, Model, Sample};
 
 use super::figure_input::{FigureInput, short_name};
@@ -96,7 +96,7 @@ impl Panels {
         input: &mut FigureInput,
         options: &OverlayOptions,
         out: &mut dyn Write,
-    ) -> Result<Vec<Row>, Failure> {
+    ) -> Result<Vec<GridRow>, Failure> {
         let mut rows = Vec::new();
         input.check_rows()?;
         let mut next = input.next_sample()?;
@@ -124,7 +124,7 @@ impl Panels {
 }
 
 /// The finished figure. The label and caption of a single row go into the title, which leaves its pictures more room.
-pub(crate) fn scene(title: String, columns: Vec<String>, mut rows: Vec<Row>) -> Result<Scene> {
+pub(crate) fn scene(title: String, columns: Vec<String>, mut rows: Vec<GridRow>) -> Result<Scene> {
     let title = match &mut rows[..] {
         [row] => {
             let (label, caption) = (std::mem::take(&mut row.label), std::mem::take(&mut row.caption));
@@ -152,14 +152,16 @@ pub(crate) fn row(
     caption: String,
     maps: &[SaliencyMap],
     options: &OverlayOptions,
-) -> Result<Row> {
+) -> Result<GridRow> {
     let picture = picture_of(sample)?;
-    let mut cells = vec![Some(Cell::picture(picture.clone()))];
+    let mut cells = vec![Some(GridCell::picture(picture.clone()))];
     for map in maps {
         cells.push(match map.values.shape().len() {
-            3 => Some(Cell::overlay(picture, &render::ScalarField::from_tensor(&map.values, 0)?, options)?),
+            3 => {
+                Some(GridCell::overlay(picture, &render::ScalarField::from_tensor(&map.values, 0)?, options)?)
+            }
             _ => None,
         });
     }
-    Ok(Row { label: short_name(sample), caption, cells })
+    Ok(GridRow { label: short_name(sample), caption, cells })
 }

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use monosplit::graph::metadata::PRESET;
 use monosplit::graph::{Error, Result, Tensor};
 use monosplit::image;
-use monosplit::image::{OrientationChoice, Preprocess, ReadOptions, Resize, Scale};
+use monosplit::image::{OrientationChoice, PixelRange, Preprocess, ReadOptions, Resize};
 use monosplit::{ChannelOrder, InputFile, Model, PixelValues, SampleReader};
 
 use crate::failure::note;
@@ -279,8 +279,8 @@ impl ValueArgs {
         }
         if let Some(range) = self.scale {
             preprocess = preprocess.scale(match range {
-                Range::Unit => Scale::Unit,
-                Range::Bytes => Scale::Bytes,
+                Range::Unit => PixelRange::Unit,
+                Range::Bytes => PixelRange::Bytes,
             });
         }
         if let Some(mean) = &self.mean {

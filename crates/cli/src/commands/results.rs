@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit::eval::store::{Filter, Store, StoredRow, columns};
+use monosplit::eval::store::{RowFilter, Store, StoredRow, columns};
 use monosplit::eval::{Column, Estimate, parquet};
 use monosplit::graph::options::closest;
 use monosplit::graph::{CsvCell, Error, Result, write_atomically, write_csv};
@@ -88,7 +88,7 @@ impl Results {
             return Err(Error::argument(said).into());
         }
         let store = Store::read(&self.run)?;
-        let rows = store.rows(&Filter {
+        let rows = store.rows(&RowFilter {
             model: self.model.clone(),
             method: self.method.clone(),
             options: self.options.clone(),

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::graph::{Error, Noise, Result};
 use monosplit::train::{
-    Architecture, Cell, Epoch, Files, NAMED, Positivity, Restriction, Schedule, Settings, TrainingData,
-    TrainingRun, UpdateRule, files_in, paper_median,
+    AccuracyCell, Architecture, Epoch, Files, NAMED, Positivity, Restriction, Schedule, TrainingData,
+    TrainingRun, TrainingSettings, UpdateRule, files_in, paper_median,
 };
 
 use monosplit::render::{LinePlot, Series};
@@ -172,8 +172,13 @@ struct TrainingArgs {
 }
 
 impl TrainingArgs {
-    fn settings(&self, architecture: Architecture, restriction: Restriction, seed: u64) -> Result<Settings> {
-        let mut settings = Settings::new(architecture, restriction);
+    fn settings(
+        &self,
+        architecture: Architecture,
+        restriction: Restriction,
+        seed: u64,
+    ) -> Result<TrainingSettings> {
+        let mut settings = TrainingSettings::new(architecture, restriction);
         settings.positivity = self.positivity.parse::<Positivity>()?;
         settings.seed = seed;
         settings.epochs = self.epochs as usize;
@@ -245,7 +250,7 @@ impl Train {
 
     fn train_one(
         &self,
-        settings: Settings,
+        settings: TrainingSettings,
         data: &TrainingData,
         path: &Path,
         out: &mut dyn Write,
@@ -320,7 +325,7 @@ impl Train {
 
     fn train(
         &self,
-        settings: Settings,
+        settings: TrainingSettings,
         data: &TrainingData,
         files: Files,
     ) -> Result<monosplit::train::TrainingResult> {
@@ -365,7 +370,7 @@ impl Train {
         ]);
         for architecture in architectures {
             for &restriction in restrictions {
-                let trainings: Result<Vec<(Settings, String)>> = seeds
+                let trainings: Result<Vec<(TrainingSettings, String)>> = seeds
                     .iter()
                     .zip(&fingerprints)
                     .map(|(&seed, data)| {
@@ -380,7 +385,7 @@ impl Train {
                         self.train(settings.clone(), &self.drawn(data, settings.seed), files)?;
                     }
                 }
-                let cell = Cell::gather(folder, &trainings)?;
+                let cell = AccuracyCell::gather(folder, &trainings)?;
                 let percent = |v: Option<f64>| v.map_or("–".to_owned(), |v| format!("{:.2}", 100.0 * v));
                 let paper = paper_median(architecture, restriction);
                 table.row([
@@ -404,7 +409,7 @@ impl Train {
 
 /// Draws losses and errors over epochs.
 fn draw_curves(run: &TrainingRun<'_>, epochs: &[Epoch]) -> Result<()> {
-    let Settings { architecture, restriction, seed, .. } = &run.settings;
+    let TrainingSettings { architecture, restriction, seed, .. } = &run.settings;
     let series = |name: &str, value: fn(&Epoch) -> f64| {
         let points: Vec<(f64, f64)> = (1..).map(f64::from).zip(epochs.iter().map(value)).collect();
         let shown = points.iter().any(|(_, y)| y.is_finite());

@@ -1,6 +1,6 @@
 //! A progress bar of training with its loss and accuracy, on the error stream of a terminal.
 
-use monosplit::train::{Epoch, Progress, Trainer};
+use monosplit::train::{Epoch, Trainer, TrainingProgress};
 
 use super::progress::{Bar, interrupted};
 use crate::output_style::is_watched;
@@ -10,7 +10,7 @@ use crate::output_style::is_watched;
 pub(super) struct TrainingBar(Option<Bar>);
 
 impl TrainingBar {
-    pub(super) fn show(&mut self, trainer: &Trainer<'_>, progress: &Progress, epoch: Option<&Epoch>) {
+    pub(super) fn show(&mut self, trainer: &Trainer<'_>, progress: &TrainingProgress, epoch: Option<&Epoch>) {
         if !is_watched() {
             return;
         }

@@ -6,7 +6,7 @@ mod tables;
 use std::path::Path;
 
 use monosplit::eval::store::{Planned, RecordedIssue, Stage, Store};
-use monosplit::eval::{Better, Summary, metric_title};
+use monosplit::eval::{Better, StageSummary, metric_title};
 use monosplit::graph::{Error, Result, shown, write_atomically};
 use monosplit::render::{Format, LinePlot, Page, PageFigure, Scene, Series, Table};
 
@@ -42,7 +42,7 @@ impl Report {
             if stage.members.is_empty() || stage.metrics.is_empty() {
                 continue;
             }
-            let summary = Summary::of(store, planned, stage)?;
+            let summary = StageSummary::of(store, planned, stage)?;
             if let Some(note) = tables::missing_values_note(&summary) {
                 report.paragraph(&note);
             }
@@ -149,7 +149,7 @@ impl Report {
         self.table("images", &tables::image_issues(issues));
     }
 
-    fn selection(&mut self, summary: &Summary, planned: &Planned) {
+    fn selection(&mut self, summary: &StageSummary, planned: &Planned) {
         self.heading("What was chosen");
         self.paragraph(
             "For each method and criterion, the layer, formula and sign of best average rank over the criterion's metrics on \
@@ -166,7 +166,7 @@ impl Report {
         self.table("selection", &table);
     }
 
-    fn comparison(&mut self, summary: &Summary, pictures: Option<&ReportPictures>) -> Result<()> {
+    fn comparison(&mut self, summary: &StageSummary, pictures: Option<&ReportPictures>) -> Result<()> {
         self.heading("Comparison");
         self.table("comparison", &comparison(summary));
         if let Some(table) = verdicts(summary) {
@@ -195,7 +195,7 @@ impl Report {
         }
     }
 
-    fn pictures(&mut self, summary: &Summary, drawn: Drawn) -> Result<()> {
+    fn pictures(&mut self, summary: &StageSummary, drawn: Drawn) -> Result<()> {
         let Drawn { grid, metric, extremes: rows } = drawn;
         self.heading("Maps");
         let scene = grid.into_scene()?;
@@ -225,7 +225,7 @@ impl Report {
         Ok(())
     }
 
-    fn ablation(&mut self, summary: &Summary, position: usize) {
+    fn ablation(&mut self, summary: &StageSummary, position: usize) {
         let name = &summary.stage.name;
         let mut letters = name.chars();
         let first = letters.next().map(|letter| letter.to_uppercase().to_string());
@@ -235,7 +235,7 @@ impl Report {
         }
     }
 
-    fn layers(&mut self, summary: &Summary) -> Result<()> {
+    fn layers(&mut self, summary: &StageSummary) -> Result<()> {
         self.heading("Dependence on the layer");
         for (metric, (_, name, _)) in summary.stage.metrics.iter().enumerate() {
             let scene = curves(summary, metric)?.into_scene()?;
@@ -248,7 +248,7 @@ impl Report {
         Ok(())
     }
 
-    fn sanity(&mut self, summary: &Summary) {
+    fn sanity(&mut self, summary: &StageSummary) {
         self.heading("Randomisation check");
         self.paragraph(
             "How alike a map is to that of the same network with its last layers drawn anew from a normal distribution. A \
@@ -258,7 +258,7 @@ impl Report {
         self.table("sanity", &sanity(summary));
     }
 
-    fn timing(&mut self, summary: &Summary) {
+    fn timing(&mut self, summary: &StageSummary) {
         self.heading("Times");
         self.paragraph(
             "Seconds for one map of one image, prediction included, and once for making the method ready.",
@@ -275,7 +275,7 @@ fn about(text: &str) -> String {
 }
 
 /// The curves of one metric over the layers.
-fn curves(summary: &Summary, metric: usize) -> Result<LinePlot> {
+fn curves(summary: &StageSummary, metric: usize) -> Result<LinePlot> {
     let stage: &Stage = &summary.stage;
     let mut layers: Vec<&str> = Vec::new();
     for member in &stage.members {

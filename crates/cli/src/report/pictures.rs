@@ -6,17 +6,17 @@ use std::path::Path;
 
 use monosplit::EvaluationContext;
 use monosplit::engine::Engine;
-use monosplit::eval::dataset::{DataSet, Sample};
+use monosplit::eval::dataset::{DataSet, DatasetSample};
 use monosplit::eval::experiment::{Experiment, MapsFrom};
 use monosplit::eval::protocol::{Catalogue, GIVEN_MAPS, Images};
 use monosplit::eval::store::{Member, Planned, Store};
 use monosplit::eval::{
-    Better, Candidate, EvaluatedModel, ImageFacts, MapSource, MappedImages, Source, Summary,
+    Better, Candidate, EvaluatedModel, ImageFacts, MapSource, MappedImages, Source, StageSummary,
 };
 use monosplit::explain::{Finish, Settings};
 use monosplit::graph::{Error, Result};
 use monosplit::image::{Filter, Picture};
-use monosplit::render::{Cell, Grid, OverlayOptions, Row, ScalarField};
+use monosplit::render::{Grid, GridCell, GridRow, OverlayOptions, ScalarField};
 
 use crate::commands::is_ranked;
 use crate::failure::note;
@@ -43,7 +43,7 @@ pub(crate) struct ReportPictures {
 /// An image that is shown: its sample, and its id, name and class in the store.
 #[derive(Clone, Copy)]
 struct Shown<'a> {
-    sample: &'a Sample,
+    sample: &'a DatasetSample,
     image: &'a (i64, String, usize),
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Drawn {
     /// The metric that says which image is best.
     pub(super) metric: usize,
     /// For each method the image it is best and the one it is worst on.
-    pub(super) extremes: Vec<Row>,
+    pub(super) extremes: Vec<GridRow>,
 }
 
 impl ReportPictures {
@@ -126,7 +126,7 @@ impl ReportPictures {
         Ok(Source::Given(source.read(&parts, &[], size)?.0))
     }
 
-    fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<Sample> {
+    fn sample(&self, (id, name, _): &(i64, String, usize)) -> Result<DatasetSample> {
         let index = (0..self.test.len()).find(|&index| self.test.name(index) == *name);
         let index = index.ok_or_else(|| Error::argument(format!("there is no image '{name}' any more")))?;
         let photograph = self
@@ -138,7 +138,7 @@ impl ReportPictures {
                 "image '{name}' is not the one that was measured: it has changed"
             )));
         }
-        Sample::new(&photograph, &self.context.preprocess)
+        DatasetSample::new(&photograph, &self.context.preprocess)
     }
 
     fn candidate(&self, member: &Member, images: &[Shown<'_>]) -> Result<Candidate> {
@@ -163,7 +163,7 @@ impl ReportPictures {
         evaluated_model: &EvaluatedModel<'_>,
         member: &Member,
         images: &[Shown<'_>],
-    ) -> Result<Vec<Option<Cell>>> {
+    ) -> Result<Vec<Option<GridCell>>> {
         let candidate = self.candidate(member, images)?;
         let compiled_group = evaluated_model.compile_group(&[&candidate])?;
         let mut cells = Vec::new();
@@ -178,19 +178,19 @@ impl ReportPictures {
             let map = ScalarField::from_tensor(&map.reshaped([1, height, width])?, 0)?;
             let picture = small(&sample.picture)?;
             let map = map.resized(picture.width(), picture.height())?;
-            cells.push(Some(Cell::overlay(&picture, &map, &OverlayOptions::default())?));
+            cells.push(Some(GridCell::overlay(&picture, &map, &OverlayOptions::default())?));
         }
         Ok(cells)
     }
 
     /// All pictures of a comparison.
-    pub(crate) fn draw(&self, summary: &Summary) -> Result<Drawn> {
+    pub(crate) fn draw(&self, summary: &StageSummary) -> Result<Drawn> {
         let metric = self.judged_by(summary);
         Ok(Drawn { grid: self.grid(summary)?, metric, extremes: self.extremes(summary, metric)? })
     }
 
     /// Images in rows, the original and then a column for each method.
-    fn grid(&self, summary: &Summary) -> Result<Grid> {
+    fn grid(&self, summary: &StageSummary) -> Result<Grid> {
         let count = self.shown.min(summary.images.len()).max(1);
         let step = summary.images.len() / count;
         let images: Vec<&(i64, String, usize)> =
@@ -199,12 +199,12 @@ impl ReportPictures {
         let asked: Vec<Shown<'_>> =
             samples.iter().zip(&images).map(|(sample, &image)| Shown { sample, image }).collect();
         let evaluated_model = EvaluatedModel::new(self.context.graph(), &*self.engine)?;
-        let mut rows: Vec<Row> = Vec::new();
+        let mut rows: Vec<GridRow> = Vec::new();
         for (sample, (_, name, class)) in samples.iter().zip(&images) {
-            rows.push(Row {
+            rows.push(GridRow {
                 label: self.context.labels.name(*class),
                 caption: name.clone(),
-                cells: vec![Some(Cell::picture(small(&sample.picture)?))],
+                cells: vec![Some(GridCell::picture(small(&sample.picture)?))],
             });
         }
         let mut columns = vec!["picture".to_owned()];
@@ -218,13 +218,13 @@ impl ReportPictures {
     }
 
     /// The metric that ranks images: the last of pixel flipping, else the first metric.
-    fn judged_by(&self, summary: &Summary) -> usize {
+    fn judged_by(&self, summary: &StageSummary) -> usize {
         let mut names = summary.stage.metrics.iter().map(|(_, name, _)| name);
         names.rposition(|name| name.starts_with("pixel-flipping")).unwrap_or(0)
     }
 
     /// For each method the image it is best and the one it is worst on.
-    fn extremes(&self, summary: &Summary, metric: usize) -> Result<Vec<Row>> {
+    fn extremes(&self, summary: &StageSummary, metric: usize) -> Result<Vec<GridRow>> {
         let evaluated_model = EvaluatedModel::new(self.context.graph(), &*self.engine)?;
         let lower = summary.stage.metrics[metric].2 == Better::Lower;
         let mut rows = Vec::new();
@@ -241,10 +241,10 @@ impl ReportPictures {
                 let sample = self.sample(image)?;
                 let shown = [Shown { sample: &sample, image }];
                 let overlay = self.overlays(&evaluated_model, member, &shown)?.into_iter().next();
-                cells.push(Some(Cell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
+                cells.push(Some(GridCell::picture(small(&sample.picture)?).labelled(format!("{value:.3}"))));
                 cells.push(overlay.flatten());
             }
-            rows.push(Row { label: member.title.clone(), caption: place(member), cells });
+            rows.push(GridRow { label: member.title.clone(), caption: place(member), cells });
         }
         Ok(rows)
     }
@@ -265,13 +265,13 @@ fn candidate(member: &Member, source: Source, finish: Finish, settings: Settings
 }
 
 /// Rows of best and worst images under their headers.
-pub(super) fn best_and_worst(rows: &[Row]) -> Grid {
+pub(super) fn best_and_worst(rows: &[GridRow]) -> Grid {
     let columns = ["best image", "its map", "worst image", "its map"].map(str::to_owned).to_vec();
     Grid { columns, rows: rows.to_vec(), least_side: 1, ..Grid::default() }
 }
 
 /// The members that are ranked.
-pub(super) fn ranked(summary: &Summary) -> impl Iterator<Item = (usize, &Member)> {
+pub(super) fn ranked(summary: &StageSummary) -> impl Iterator<Item = (usize, &Member)> {
     let members = summary.stage.members.iter().enumerate();
     members.filter(|(row, _)| is_ranked(&summary.stage, *row))
 }

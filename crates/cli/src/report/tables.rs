@@ -1,8 +1,8 @@
 //! Stages as tables.
 
 use monosplit::eval::store::{Member, RecordedIssue, Stage};
-use monosplit::eval::{Better, Estimate, MetricSummary, Summary, Verdict, metric_title};
-use monosplit::render::{Best, Entry, Table};
+use monosplit::eval::{Better, ComparisonVerdict, Estimate, MetricSummary, StageSummary, metric_title};
+use monosplit::render::{Best, Table, TableEntry};
 
 use crate::commands::is_ranked;
 use crate::table::grouped;
@@ -14,15 +14,15 @@ fn best_end(better: Better) -> Best {
     }
 }
 
-fn entry(found: &MetricSummary) -> Entry {
+fn entry(found: &MetricSummary) -> TableEntry {
     match found.estimate {
-        Some(estimate) => Entry::Range(estimate.mean, estimate.low, estimate.high),
-        None => Entry::Absent,
+        Some(estimate) => TableEntry::Range(estimate.mean, estimate.low, estimate.high),
+        None => TableEntry::Absent,
     }
 }
 
-fn words(text: impl Into<String>) -> Entry {
-    Entry::Words(text.into())
+fn words(text: impl Into<String>) -> TableEntry {
+    TableEntry::Words(text.into())
 }
 
 fn layer(member: &Member) -> &str {
@@ -46,7 +46,7 @@ fn headings(members: &[Member]) -> Vec<(usize, String)> {
 }
 
 /// One row for each configuration.
-fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: &[&str]) -> Table {
+fn listed(summary: &StageSummary, describe: impl Fn(&Member) -> Vec<TableEntry>, columns: &[&str]) -> Table {
     let stage = &summary.stage;
     let row = |(member, found): (&Member, &Vec<MetricSummary>)| {
         let mut row = describe(member);
@@ -65,8 +65,8 @@ fn listed(summary: &Summary, describe: impl Fn(&Member) -> Vec<Entry>, columns: 
 }
 
 /// What is missing of an incomplete stage.
-pub(super) fn missing_values_note(summary: &Summary) -> Option<String> {
-    let Summary { stage, seen, rows, .. } = summary;
+pub(super) fn missing_values_note(summary: &StageSummary) -> Option<String> {
+    let StageSummary { stage, seen, rows, .. } = summary;
     let found: usize = rows.iter().flatten().map(|found| found.values.len() + found.undefined).sum();
     let all = stage.members.len() * stage.metrics.len() * seen;
     match found {
@@ -82,7 +82,7 @@ pub(super) fn missing_values_note(summary: &Summary) -> Option<String> {
 }
 
 /// The comparison: method, layer, sign, and every metric.
-pub(super) fn comparison(summary: &Summary) -> Table {
+pub(super) fn comparison(summary: &StageSummary) -> Table {
     let describe = |member: &Member| {
         let options = &member.configuration.options;
         let title = match options.is_empty() {
@@ -95,7 +95,7 @@ pub(super) fn comparison(summary: &Summary) -> Table {
 }
 
 /// The selected configurations and the number of candidates.
-pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
+pub(super) fn selection(summary: &StageSummary, chosen: Option<&Stage>) -> Table {
     let mut titles: Vec<&str> = Vec::new();
     for member in &summary.stage.members {
         if !titles.contains(&member.title.as_str()) {
@@ -128,7 +128,7 @@ pub(super) fn selection(summary: &Summary, chosen: Option<&Stage>) -> Table {
 }
 
 /// The best configuration of the split against all others; none where one of them is missing.
-pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
+pub(super) fn verdicts(summary: &StageSummary) -> Option<Table> {
     let stage = &summary.stage;
     let is_split = |row: usize| stage.members[row].configuration.method.starts_with("split");
     let best_splits: Vec<usize> =
@@ -143,15 +143,15 @@ pub(super) fn verdicts(summary: &Summary) -> Option<Table> {
         let mut row = vec![words(format!("{}, {}", member.title, layer(member)))];
         row.extend(best_splits.iter().enumerate().map(|(metric, &best_split)| {
             match summary.verdict(best_split, other, metric) {
-                None => Entry::Absent,
+                None => TableEntry::Absent,
                 Some((verdict, difference)) => {
                     let word = match verdict {
-                        Verdict::Won => "won",
-                        Verdict::Tied => "tied",
-                        Verdict::Lost => "lost",
+                        ComparisonVerdict::Won => "won",
+                        ComparisonVerdict::Tied => "tied",
+                        ComparisonVerdict::Lost => "lost",
                     };
                     let Estimate { mean, low, high, .. } = difference;
-                    Entry::Judged(format!("{word} {mean:+.3}"), format!("{low:+.3} … {high:+.3}"))
+                    TableEntry::Judged(format!("{word} {mean:+.3}"), format!("{low:+.3} … {high:+.3}"))
                 }
             }
         }));
@@ -180,7 +180,7 @@ fn undefined_notes<'a>(
 }
 
 /// The same of one metric of a stage.
-pub(super) fn undefined_by_metric(summary: &Summary, metric: usize) -> String {
+pub(super) fn undefined_by_metric(summary: &StageSummary, metric: usize) -> String {
     let rows: Vec<(String, &Vec<MetricSummary>)> =
         summary.stage.members.iter().map(named).zip(&summary.rows).collect();
     as_note(&undefined_rows(&summary.stage, &rows, metric))
@@ -212,7 +212,7 @@ fn named(member: &Member) -> String {
 }
 
 /// One table for each configuration that was varied: a row for each value.
-pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
+pub(super) fn ablation(summary: &StageSummary) -> Vec<Table> {
     let stage = &summary.stage;
     let mut names: Vec<String> = Vec::new();
     for member in &stage.members {
@@ -240,7 +240,7 @@ pub(super) fn ablation(summary: &Summary) -> Vec<Table> {
 }
 
 /// The randomisation check.
-pub(super) fn sanity(summary: &Summary) -> Table {
+pub(super) fn sanity(summary: &StageSummary) -> Table {
     let describe = |member: &Member| vec![words(&*member.title), words(layer(member)), words(sign(member))];
     let mut table = listed(summary, describe, &["Method", "Layer", "Abs"]);
     for (column, (_, name, _)) in table.columns[3..].iter_mut().zip(&summary.stage.metrics) {
@@ -254,7 +254,7 @@ pub(super) fn sanity(summary: &Summary) -> Table {
 }
 
 /// The times for maps.
-pub(super) fn timing(summary: &Summary) -> Table {
+pub(super) fn timing(summary: &StageSummary) -> Table {
     let mut table =
         listed(summary, |member| vec![words(&*member.title), words(layer(member))], &["Method", "Layer"]);
     table.caption = format!("Seconds, {} one at a time", summary.extent());
@@ -282,7 +282,7 @@ mod tests {
 
     /// Two configurations on seven images by one metric: one of the split, and a baseline that is undefined on the last image and
     /// worse by a tenth on the others.
-    fn summary() -> Summary {
+    fn summary() -> StageSummary {
         let member = |method: &str| Member {
             id: 0,
             configuration: Configuration {
@@ -305,7 +305,7 @@ mod tests {
                 values: values.into_iter().collect(),
             }]
         };
-        Summary {
+        StageSummary {
             stage: Stage {
                 name: "comparison".into(),
                 kind: "comparison".into(),
@@ -325,7 +325,7 @@ mod tests {
     #[test]
     fn a_difference_stands_with_its_interval() {
         let table = verdicts(&summary()).unwrap();
-        let judged = Entry::Judged("won +0.100".into(), "+0.100 … +0.100".into());
+        let judged = TableEntry::Judged("won +0.100".into(), "+0.100 … +0.100".into());
         assert_eq!(table.rows, [[words("gradcam, conv"), judged]]);
     }
 

@@ -6,7 +6,7 @@ use crate::networks::{CLASSES, SIDE, Small, numbers};
 use crate::program::{model, monosplit_with, refuses, succeeds};
 use crate::reference::{array, relative_error};
 use monosplit::Tensor;
-use monosplit::catalogue::{Family, entries};
+use monosplit::catalogue::{MethodFamily, entries};
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::Procedure;
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions, ImportReport};
@@ -31,7 +31,7 @@ fn methods(rewrites: bool) -> Vec<&'static str> {
         }
     };
     // The networks here have no attention.
-    let entries = entries().filter(|entry| entry.family != Family::Attention);
+    let entries = entries().filter(|entry| entry.family != MethodFamily::Attention);
     entries.map(|entry| entry.name).filter(is_rewrite).collect()
 }
 

@@ -1,7 +1,7 @@
 //! `monosplit compile` for methods that run the network many times.
 
 use monosplit::Model;
-use monosplit::catalogue::{Family, entries};
+use monosplit::catalogue::{MethodFamily, entries};
 use monosplit::explain::Procedure;
 use monosplit::graph::npy;
 use monosplit_testing::ScratchFolder;
@@ -44,7 +44,7 @@ fn is_of_many_passes(name: &str) -> bool {
 
 #[test]
 fn every_method_of_many_passes_that_is_a_graph_is_tried() {
-    let entries = entries().filter(|entry| entry.family != Family::Attention);
+    let entries = entries().filter(|entry| entry.family != MethodFamily::Attention);
     for entry in entries.filter(|entry| is_of_many_passes(entry.name)) {
         assert!(CASES.iter().any(|case| case.split(':').next() == Some(entry.name)), "{}", entry.name);
     }

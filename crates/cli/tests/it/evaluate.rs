@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::program::{refuses, succeeds};
 use monosplit::eval::experiment::{Experiment, MapsFrom};
-use monosplit::eval::store::{Filter, Store};
+use monosplit::eval::store::{RowFilter, Store};
 use monosplit::graph::Noise;
 use monosplit::image::{Picture, Pixels, write_png};
 use monosplit_testing::{ScratchFolder, crates_folder};
@@ -130,8 +130,9 @@ fn slow_killed_twenty_times_a_run_ends_with_the_rows_of_one_that_was_not() {
     assert!(bench.start(&whole).wait().unwrap().success());
     let expected = bench.rows(&whole);
     assert!(expected.len() > 90, "{}", expected.len());
-    let count =
-        || Store::read(&torn).and_then(|store| store.rows(&Filter::default())).map_or(0, |rows| rows.len());
+    let count = || {
+        Store::read(&torn).and_then(|store| store.rows(&RowFilter::default())).map_or(0, |rows| rows.len())
+    };
     let noise = Noise::new(20);
     let mut interrupted = 0;
     for kill in 0..20 {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use monosplit::Tensor;
-use monosplit::eval::store::{Filter, Store, StoredRow};
+use monosplit::eval::store::{RowFilter, Store, StoredRow};
 use monosplit::graph::npy;
 
 use crate::evaluate::Bench;
@@ -80,7 +80,7 @@ impl MapBench {
     }
 
     fn rows(&self, method: &str) -> Vec<StoredRow> {
-        let filter = Filter { method: Some(method.into()), ..Filter::default() };
+        let filter = RowFilter { method: Some(method.into()), ..RowFilter::default() };
         Store::read(&self.path("maps.sqlite")).unwrap().rows(&filter).unwrap()
     }
 

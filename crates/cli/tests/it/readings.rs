@@ -4,7 +4,7 @@ use crate::evaluate::Bench;
 use crate::program::{model, refuses, succeeds};
 use crate::reference::{array, relative_error};
 use monosplit::Tensor;
-use monosplit::eval::store::{Filter, Store};
+use monosplit::eval::store::{RowFilter, Store};
 use monosplit_testing::ScratchFolder;
 
 /// A residual network whose file has its batch norms, and its input.
@@ -134,7 +134,7 @@ fn slow_readings_of_an_experiment_are_measured_and_stored_by_their_names() {
     let (file, store) = (bench.path("readings.toml"), bench.path("readings.sqlite"));
     std::fs::write(&file, text).unwrap();
     succeeds(["evaluate", file.to_str().unwrap(), "--store", store.to_str().unwrap()]);
-    let rows = Store::read(&store).unwrap().rows(&Filter::default()).unwrap();
+    let rows = Store::read(&store).unwrap().rows(&RowFilter::default()).unwrap();
     let values = |title: &str, metric: &str| {
         let of = rows.iter().filter(|row| row.title == title && row.metric.starts_with(metric));
         let mut values: Vec<(String, f64)> = of.map(|row| (row.image.clone(), row.value.unwrap())).collect();

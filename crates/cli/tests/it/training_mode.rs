@@ -9,7 +9,7 @@ use crate::reference::{array, relative_error};
 use monosplit::engine::{Cpu, Precision};
 use monosplit::eval::EvaluatedModel;
 use monosplit::explain::methods::{Gradient, InputXGradient, SplitCam, SplitGrad};
-use monosplit::explain::{Channels, Class, Explainer, Finish, MapRequest, Method, Settings};
+use monosplit::explain::{ChannelReduction, Class, Explainer, Finish, MapRequest, Method, Settings};
 use monosplit::graph::op::Reduction;
 use monosplit::graph::{Graph, Kind, Shape};
 use monosplit::{Inference, Model, Tensor};
@@ -60,7 +60,7 @@ fn model(file: &str) -> Model {
 /// At α = ½ the two streams meet in the gradient, which PyTorch knows.
 #[test]
 fn split_methods_pass_the_statistics() {
-    let keep = Finish { channels: Channels::Keep, ..Finish::default() };
+    let keep = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
     let methods: [(Arc<dyn Method>, f64); 4] = [
         (Arc::new(SplitGrad::default()), 2.0),
         (Arc::new(SplitCam::default()), 2.0),

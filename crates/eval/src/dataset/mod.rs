@@ -16,7 +16,7 @@ use monosplit_image::{OrientationChoice, Picture, PictureFolder, PictureFormat, 
 use crate::path_suggestion::suggest_path;
 use crate::sha256::Sha256;
 
-pub use sample::Sample;
+pub use sample::DatasetSample;
 
 /// The folder layout of a data set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -10,7 +10,7 @@ pub(super) const WHITE: u8 = 128;
 
 /// A preprocessed image.
 #[derive(Clone, Debug)]
-pub struct Sample {
+pub struct DatasetSample {
     /// `[1, C, H, W]`
     pub tensor: Tensor,
     /// The resized and cropped image, for overlays.
@@ -19,7 +19,7 @@ pub struct Sample {
     pub mask: Option<Vec<bool>>,
 }
 
-impl Sample {
+impl DatasetSample {
     /// Resizes, crops and normalises an image. Its mask is resized by nearest neighbours and cropped alike.
     pub fn new(photograph: &Photograph, preprocess: &Preprocess) -> Result<Self> {
         let about = |error: Error| error.context(format!("image '{}'", photograph.name));
@@ -29,7 +29,7 @@ impl Sample {
             let seen = nearest.apply(mask).map_err(about)?.picture;
             Ok::<_, Error>(seen.rgb().chunks_exact(3).map(|pixel| pixel[0] >= WHITE).collect())
         });
-        Ok(Sample { tensor: prepared.tensor, picture: prepared.picture, mask: mask.transpose()? })
+        Ok(DatasetSample { tensor: prepared.tensor, picture: prepared.picture, mask: mask.transpose()? })
     }
 }
 
@@ -54,7 +54,7 @@ mod tests {
         };
         for fit in [Fit::Auto, Fit::Crop, Fit::Squash] {
             let preprocess = Preset::Unit.options().fit([1, 8, 8], fit).unwrap();
-            let sample = Sample::new(&photograph, &preprocess).unwrap();
+            let sample = DatasetSample::new(&photograph, &preprocess).unwrap();
             let mask = sample.mask.unwrap();
             assert_eq!(mask.len(), 64);
             for (place, &inside) in mask.iter().enumerate() {

@@ -15,7 +15,7 @@ use section::Section;
 use value::Value;
 
 pub use parts::{
-    AblationPart, BatchNorms, DataPart, ExplainedClass, Fixed, LayerSide, Layers, LayersPart, MapsFrom,
+    AblationPart, BatchNorms, DataPart, ExplainedClass, Fixed, LayerSide, LayersPart, MapLayers, MapsFrom,
     MethodPart, ModelPart, SanityPart, SelectionPart, TimingPart,
 };
 
@@ -201,10 +201,10 @@ images = 2
     fn a_description_is_read_as_it_is_meant_and_written_out_complete() {
         let read = parse(WHOLE).unwrap();
         assert_eq!(read.model.file, Some(PathBuf::from("folder/m.onnx")));
-        assert_eq!(read.methods[0].layers, Layers::Convolutions(Some(4), LayerSide::Input));
+        assert_eq!(read.methods[0].layers, MapLayers::Convolutions(Some(4), LayerSide::Input));
         assert_eq!(read.methods[0].absolute, [false, true]);
         assert_eq!(read.ablations[0].values, ["0.5", "0.4"]);
-        assert_eq!(read.ablations[0].of[0].layers, Layers::Named(vec!["features.14".into()]));
+        assert_eq!(read.ablations[0].of[0].layers, MapLayers::Named(vec!["features.14".into()]));
         assert!(read.layers.as_ref().unwrap().on_validation && !read.ablations[0].on_validation);
         let again = parse(read.text()).unwrap();
         let plain = |of: Experiment| Experiment { text: String::new(), whole_paths: String::new(), ..of };

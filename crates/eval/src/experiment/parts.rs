@@ -76,7 +76,7 @@ pub enum ExplainedClass {
 
 /// The layers of a method's maps.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Layers {
+pub enum MapLayers {
     /// The default layer of the method.
     Usual,
     /// The image.
@@ -121,7 +121,7 @@ pub struct MethodPart {
     /// Further options, one configuration for each.
     pub formulas: Vec<String>,
     /// The layers, one configuration for each.
-    pub layers: Layers,
+    pub layers: MapLayers,
     /// Whether the absolute value is taken; both if both are listed.
     pub absolute: Vec<bool>,
 }
@@ -143,7 +143,7 @@ pub struct Fixed {
     /// The method with its options.
     pub method: String,
     /// The layer.
-    pub layers: Layers,
+    pub layers: MapLayers,
     /// Whether the absolute value is taken.
     pub absolute: bool,
 }

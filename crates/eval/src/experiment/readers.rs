@@ -5,7 +5,7 @@ use monosplit_graph::options::closest;
 use monosplit_image::{Filter, Fit, OrientationChoice, Preset};
 
 use super::parts::{
-    AblationPart, BatchNorms, DataPart, ExplainedClass, Fixed, LayerSide, Layers, LayersPart, MapsFrom,
+    AblationPart, BatchNorms, DataPart, ExplainedClass, Fixed, LayerSide, LayersPart, MapLayers, MapsFrom,
     MethodPart, ModelPart, SanityPart, SelectionPart, TimingPart,
 };
 use super::section::Section;
@@ -117,11 +117,11 @@ pub(super) fn method(section: &Section<'_>) -> Result<MethodPart> {
     Ok(part)
 }
 
-fn layers(section: &Section<'_>) -> Result<Layers> {
+fn layers(section: &Section<'_>) -> Result<MapLayers> {
     let layers = all_layers(section)?;
     let side = section.one_of("side", &SIDES)?;
     match (layers, side) {
-        (Layers::Convolutions(most, _), Some(side)) => Ok(Layers::Convolutions(most, side)),
+        (MapLayers::Convolutions(most, _), Some(side)) => Ok(MapLayers::Convolutions(most, side)),
         (_, Some(_)) => Err(section.error(
             "side",
             "expected `layers = \"convolutions\"` beside it; write `NAME:out` for the output of a layer",
@@ -130,20 +130,20 @@ fn layers(section: &Section<'_>) -> Result<Layers> {
     }
 }
 
-fn all_layers(section: &Section<'_>) -> Result<Layers> {
+fn all_layers(section: &Section<'_>) -> Result<MapLayers> {
     let most = section.count("at-most", 1..=MOST)?;
     let beside = |found: &str| {
         section.error("at-most", format!("expected `layers = \"convolutions\"` beside it, found {found}"))
     };
     let Some(named) = section.texts("layers")? else {
         return match most {
-            None => Ok(Layers::Usual),
+            None => Ok(MapLayers::Usual),
             Some(_) => Err(beside("no `layers`")),
         };
     };
     match (&*named, most) {
         ([], _) => Err(section.error("layers", "expected at least one layer, found an empty list")),
-        ([one], most) if one == "convolutions" => Ok(Layers::Convolutions(most, LayerSide::Input)),
+        ([one], most) if one == "convolutions" => Ok(MapLayers::Convolutions(most, LayerSide::Input)),
         ([one], Some(_)) => {
             let close = closest(one, &["convolutions"]);
             Err(beside(&format!(
@@ -152,9 +152,9 @@ fn all_layers(section: &Section<'_>) -> Result<Layers> {
             )))
         }
         (several, Some(_)) => Err(beside(&format!("a list of {} layers", several.len()))),
-        ([one], None) if one == "usual" => Ok(Layers::Usual),
-        ([one], None) if one == "image" => Ok(Layers::Image),
-        _ => Ok(Layers::Named(named)),
+        ([one], None) if one == "usual" => Ok(MapLayers::Usual),
+        ([one], None) if one == "image" => Ok(MapLayers::Image),
+        _ => Ok(MapLayers::Named(named)),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use monosplit_graph::options::closest;
 use monosplit_graph::{Error, Result};
 
-use super::value::{Kind, SourceLocation, Value};
+use super::value::{SourceLocation, Value, ValueKind};
 
 /// A table and the keys that were read.
 pub(super) struct Section<'a> {
@@ -65,7 +65,7 @@ impl<'a> Section<'a> {
     pub(super) fn text(&self, key: &'static str) -> Result<Option<String>> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value { kind: Kind::Text(text), .. }) => Ok(Some(text.clone())),
+            Some(Value { kind: ValueKind::Text(text), .. }) => Ok(Some(text.clone())),
             Some(other) => Err(self.wrong(key, "a text", other)),
         }
     }
@@ -99,7 +99,7 @@ impl<'a> Section<'a> {
 
     /// An unread key that may be a misspelling of `key`.
     fn misspelt(&self, key: &str) -> Option<(&'a str, &'a Value)> {
-        let Kind::Table(table) = &self.value.kind else { return None };
+        let ValueKind::Table(table) = &self.value.kind else { return None };
         let asked = self.asked.borrow();
         let others = table.iter().filter(|(other, _)| !asked.contains(&other.as_str()));
         others.map(|(other, value)| (&**other, value)).find(|(other, _)| !closest(other, &[key]).is_empty())
@@ -121,7 +121,7 @@ impl<'a> Section<'a> {
     pub(super) fn count(&self, key: &'static str, range: RangeInclusive<usize>) -> Result<Option<usize>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let found = match value.kind {
-            Kind::Whole(number) => usize::try_from(number).ok().filter(|number| range.contains(number)),
+            ValueKind::Whole(number) => usize::try_from(number).ok().filter(|number| range.contains(number)),
             _ => None,
         };
         found.map(Some).ok_or_else(|| {
@@ -134,7 +134,7 @@ impl<'a> Section<'a> {
     pub(super) fn flag(&self, key: &'static str) -> Result<Option<bool>> {
         match self.get(key) {
             None => Ok(None),
-            Some(Value { kind: Kind::Flag(flag), .. }) => Ok(Some(*flag)),
+            Some(Value { kind: ValueKind::Flag(flag), .. }) => Ok(Some(*flag)),
             Some(other) => Err(self.wrong(key, "true or false", other)),
         }
     }
@@ -144,7 +144,7 @@ impl<'a> Section<'a> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
         let expected = format!("one of {}", words.join(", "));
-        let Kind::Text(text) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
+        let ValueKind::Text(text) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
         let found = choices.iter().find(|(word, _)| word == text);
         found.map(|(_, choice)| Some(*choice)).ok_or_else(|| {
             let close = closest(text, &words);
@@ -156,12 +156,12 @@ impl<'a> Section<'a> {
     pub(super) fn texts(&self, key: &'static str) -> Result<Option<Vec<String>>> {
         let Some(value) = self.get(key) else { return Ok(None) };
         let list = match &value.kind {
-            Kind::List(list) => list.iter().collect(),
+            ValueKind::List(list) => list.iter().collect(),
             _ => vec![value],
         };
         let text = |value: &Value| match &value.kind {
-            Kind::Text(text) => Ok(text.clone()),
-            Kind::Whole(_) | Kind::Real(_) | Kind::Flag(_) => Ok(value.kind.description()),
+            ValueKind::Text(text) => Ok(text.clone()),
+            ValueKind::Whole(_) | ValueKind::Real(_) | ValueKind::Flag(_) => Ok(value.kind.description()),
             _ => Err(self.wrong(key, "a text or a list of texts", value)),
         };
         list.into_iter().map(text).collect::<Result<Vec<_>>>().map(Some)
@@ -171,7 +171,7 @@ impl<'a> Section<'a> {
     pub(super) fn section(&self, key: &'static str) -> Result<Option<Section<'a>>> {
         match self.get(key) {
             None => Ok(None),
-            Some(value @ Value { kind: Kind::Table(_), .. }) => {
+            Some(value @ Value { kind: ValueKind::Table(_), .. }) => {
                 Ok(Some(Section { value, path: self.named(key), asked: RefCell::default() }))
             }
             Some(other) => Err(self.wrong(key, &format!("a table [{}]", self.named(key)), other)),
@@ -182,9 +182,9 @@ impl<'a> Section<'a> {
     pub(super) fn sections(&self, key: &'static str) -> Result<Vec<Section<'a>>> {
         let expected = format!("a list of tables, [[{}]] or {key} = [{{…}}]", self.named(key));
         let Some(value) = self.get(key) else { return Ok(Vec::new()) };
-        let Kind::List(list) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
+        let ValueKind::List(list) = &value.kind else { return Err(self.wrong(key, &expected, value)) };
         let one = |(number, value): (usize, &'a Value)| match value.kind {
-            Kind::Table(_) => {
+            ValueKind::Table(_) => {
                 let path = format!("{}[{}]", self.named(key), number + 1);
                 Ok(Section { value, path, asked: RefCell::default() })
             }
@@ -195,12 +195,12 @@ impl<'a> Section<'a> {
 
     /// All keys with their texts, for tables with keys chosen by the user.
     pub(super) fn named_texts(&self) -> Result<Vec<(String, Vec<String>)>> {
-        let Kind::Table(table) = &self.value.kind else { return Ok(Vec::new()) };
+        let ValueKind::Table(table) = &self.value.kind else { return Ok(Vec::new()) };
         let texts = |(key, value): &(String, Value)| {
             let wrong = |value: &Value| self.wrong(key, "a list of texts", value);
-            let Kind::List(list) = &value.kind else { return Err(wrong(value)) };
+            let ValueKind::List(list) = &value.kind else { return Err(wrong(value)) };
             let text = |value: &Value| match &value.kind {
-                Kind::Text(text) => Ok(text.clone()),
+                ValueKind::Text(text) => Ok(text.clone()),
                 _ => Err(wrong(value)),
             };
             Ok((key.clone(), list.iter().map(text).collect::<Result<Vec<_>>>()?))
@@ -210,7 +210,7 @@ impl<'a> Section<'a> {
 
     /// An error if a key was not read.
     pub(super) fn finish(&self) -> Result<()> {
-        let Kind::Table(table) = &self.value.kind else { return Ok(()) };
+        let ValueKind::Table(table) = &self.value.kind else { return Ok(()) };
         let asked = self.asked.borrow();
         let Some((key, value)) = table.iter().find(|(key, _)| !asked.contains(&key.as_str())) else {
             return Ok(());

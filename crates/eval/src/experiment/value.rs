@@ -32,12 +32,12 @@ pub struct Value {
     /// Its location.
     pub location: SourceLocation,
     /// The value.
-    pub kind: Kind,
+    pub kind: ValueKind,
 }
 
 /// A value without its location.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum ValueKind {
     /// A text.
     Text(String),
     /// A whole number.
@@ -52,16 +52,16 @@ pub enum Kind {
     Table(Vec<(String, Value)>),
 }
 
-impl Kind {
+impl ValueKind {
     /// The value in words, for errors.
     pub fn description(&self) -> String {
         match self {
-            Kind::Text(text) => format!("\"{text}\""),
-            Kind::Whole(number) => number.to_string(),
-            Kind::Real(number) => number.to_string(),
-            Kind::Flag(flag) => flag.to_string(),
-            Kind::List(list) => format!("a list of {}", list.len()),
-            Kind::Table(_) => "a table".into(),
+            ValueKind::Text(text) => format!("\"{text}\""),
+            ValueKind::Whole(number) => number.to_string(),
+            ValueKind::Real(number) => number.to_string(),
+            ValueKind::Flag(flag) => flag.to_string(),
+            ValueKind::List(list) => format!("a list of {}", list.len()),
+            ValueKind::Table(_) => "a table".into(),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Value {
         let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
         let value = Value::parse(&text, path)?;
         let Some(base) = value.get("base") else { return Ok(value) };
-        let Kind::Text(name) = &base.kind else {
+        let ValueKind::Text(name) = &base.kind else {
             return Err(base
                 .location
                 .error(format!("base: expected the name of a file, found {}", base.kind.description())));
@@ -131,15 +131,17 @@ impl Value {
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match &self.kind {
-            Kind::Table(table) => table.iter().find(|(known, _)| known == key).map(|(_, value)| value),
+            ValueKind::Table(table) => table.iter().find(|(known, _)| known == key).map(|(_, value)| value),
             _ => None,
         }
     }
 
     /// This value overridden by `above`. Tables are merged key by key, everything else is replaced.
     fn overlaid(mut self, above: Value) -> Value {
-        let (Kind::Table(table), Kind::Table(_)) = (&mut self.kind, &above.kind) else { return above };
-        let Kind::Table(others) = above.kind else { return self };
+        let (ValueKind::Table(table), ValueKind::Table(_)) = (&mut self.kind, &above.kind) else {
+            return above;
+        };
+        let ValueKind::Table(others) = above.kind else { return self };
         let places: HashMap<String, usize> =
             table.iter().enumerate().map(|(place, (key, _))| (key.clone(), place)).collect();
         for (key, value) in others {
@@ -157,17 +159,19 @@ impl Value {
     /// The same with the texts of some keys as whole paths. Relative paths start at the file that names them.
     pub(super) fn with_whole_paths(&self, keys: &[&str]) -> Value {
         let kind = match &self.kind {
-            Kind::Table(table) => {
+            ValueKind::Table(table) => {
                 let entry = |(key, value): &(String, Value)| {
                     let value = match &value.kind {
-                        Kind::Text(text) if keys.contains(&key.as_str()) => value.whole_path(text),
+                        ValueKind::Text(text) if keys.contains(&key.as_str()) => value.whole_path(text),
                         _ => value.with_whole_paths(keys),
                     };
                     (key.clone(), value)
                 };
-                Kind::Table(table.iter().map(entry).collect())
+                ValueKind::Table(table.iter().map(entry).collect())
             }
-            Kind::List(list) => Kind::List(list.iter().map(|value| value.with_whole_paths(keys)).collect()),
+            ValueKind::List(list) => {
+                ValueKind::List(list.iter().map(|value| value.with_whole_paths(keys)).collect())
+            }
             other => other.clone(),
         };
         Value { location: self.location.clone(), kind }
@@ -176,18 +180,18 @@ impl Value {
     /// The same with another text under a key of a table.
     pub(super) fn with_text(mut self, table: &str, key: &str, text: &str) -> Value {
         let location = self.location.clone();
-        let new = |kind: Kind| Value { location: location.clone(), kind };
-        if let Kind::Table(tables) = &mut self.kind {
+        let new = |kind: ValueKind| Value { location: location.clone(), kind };
+        if let ValueKind::Table(tables) = &mut self.kind {
             if tables.iter().all(|(name, _)| name != table) {
-                tables.push((table.to_owned(), new(Kind::Table(Vec::new()))));
+                tables.push((table.to_owned(), new(ValueKind::Table(Vec::new()))));
             }
             let inner = tables.iter_mut().filter(|(name, _)| name == table);
             for entries in inner.filter_map(|(_, value)| match &mut value.kind {
-                Kind::Table(entries) => Some(entries),
+                ValueKind::Table(entries) => Some(entries),
                 _ => None,
             }) {
                 entries.retain(|(name, _)| name != key);
-                entries.push((key.to_owned(), new(Kind::Text(text.to_owned()))));
+                entries.push((key.to_owned(), new(ValueKind::Text(text.to_owned()))));
             }
         }
         self
@@ -196,13 +200,13 @@ impl Value {
     fn whole_path(&self, text: &str) -> Value {
         let path = self.location.file.parent().unwrap_or(Path::new("")).join(text);
         let path = std::path::absolute(&path).unwrap_or(path);
-        Value { location: self.location.clone(), kind: Kind::Text(path.display().to_string()) }
+        Value { location: self.location.clone(), kind: ValueKind::Text(path.display().to_string()) }
     }
 
     /// The complete tree as TOML.
     pub(super) fn to_toml(&self) -> String {
         let mut text = String::new();
-        if let Kind::Table(table) = &self.kind {
+        if let ValueKind::Table(table) = &self.kind {
             for (key, value) in table.iter().filter(|(key, _)| key != "base") {
                 let _ = writeln!(text, "{} = {}", quoted(key), inline(value));
             }
@@ -211,21 +215,21 @@ impl Value {
     }
 }
 
-fn tree(value: &DeValue<'_>, location: &dyn Fn(usize) -> SourceLocation) -> Kind {
+fn tree(value: &DeValue<'_>, location: &dyn Fn(usize) -> SourceLocation) -> ValueKind {
     let at = |value: &Spanned<DeValue<'_>>| Value {
         location: location(value.span().start),
         kind: tree(value.get_ref(), location),
     };
     match value {
-        DeValue::String(text) => Kind::Text(text.to_string()),
+        DeValue::String(text) => ValueKind::Text(text.to_string()),
         DeValue::Integer(number) => {
             let whole = i64::from_str_radix(number.as_str(), number.radix());
-            whole.map_or(Kind::Real(f64::INFINITY), Kind::Whole)
+            whole.map_or(ValueKind::Real(f64::INFINITY), ValueKind::Whole)
         }
-        DeValue::Float(number) => Kind::Real(number.as_str().parse().unwrap_or(f64::NAN)),
-        DeValue::Boolean(flag) => Kind::Flag(*flag),
-        DeValue::Datetime(time) => Kind::Text(time.to_string()),
-        DeValue::Array(list) => Kind::List(list.iter().map(at).collect()),
+        DeValue::Float(number) => ValueKind::Real(number.as_str().parse().unwrap_or(f64::NAN)),
+        DeValue::Boolean(flag) => ValueKind::Flag(*flag),
+        DeValue::Datetime(time) => ValueKind::Text(time.to_string()),
+        DeValue::Array(list) => ValueKind::List(list.iter().map(at).collect()),
         DeValue::Table(table) => {
             // In the order of the file, which the parser's own table does not keep.
             let mut entries: Vec<(usize, String, Value)> = table
@@ -236,7 +240,7 @@ fn tree(value: &DeValue<'_>, location: &dyn Fn(usize) -> SourceLocation) -> Kind
                 })
                 .collect();
             entries.sort_by_key(|(start, ..)| *start);
-            Kind::Table(entries.into_iter().map(|(_, key, value)| (key, value)).collect())
+            ValueKind::Table(entries.into_iter().map(|(_, key, value)| (key, value)).collect())
         }
     }
 }
@@ -260,12 +264,12 @@ fn quoted(text: &str) -> String {
 fn inline(value: &Value) -> String {
     let joined = |parts: Vec<String>| parts.join(", ");
     match &value.kind {
-        Kind::Text(text) => quoted(text),
-        Kind::Whole(number) => number.to_string(),
-        Kind::Real(number) => format!("{number:?}"),
-        Kind::Flag(flag) => flag.to_string(),
-        Kind::List(list) => format!("[{}]", joined(list.iter().map(inline).collect())),
-        Kind::Table(table) => {
+        ValueKind::Text(text) => quoted(text),
+        ValueKind::Whole(number) => number.to_string(),
+        ValueKind::Real(number) => format!("{number:?}"),
+        ValueKind::Flag(flag) => flag.to_string(),
+        ValueKind::List(list) => format!("[{}]", joined(list.iter().map(inline).collect())),
+        ValueKind::Table(table) => {
             let entry = |(key, value): &(String, Value)| format!("{} = {}", quoted(key), inline(value));
             format!("{{{}}}", joined(table.iter().map(entry).collect()))
         }
@@ -311,7 +315,7 @@ mod tests {
         let line = |value: Option<&Value>| value.unwrap().location.line;
         assert_eq!([line(value.get("a")), line(value.get("b")), line(value.get("t"))], [1, 3, 5]);
         assert_eq!(line(value.get("t").unwrap().get("c")), 6);
-        let Kind::List(list) = &value.get("b").unwrap().kind else { panic!("a list") };
+        let ValueKind::List(list) = &value.get("b").unwrap().kind else { panic!("a list") };
         assert_eq!([list[0].location.line, list[1].location.line], [3, 4]);
     }
 

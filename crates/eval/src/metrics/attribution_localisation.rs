@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use super::share_rule::ShareRule;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
@@ -25,21 +25,21 @@ pub struct AttributionLocalisation {
 
 impl AttributionLocalisation {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         AttributionLocalisation {
-            stabiliser: if preset == Preset::Quantus05 { 0.0 } else { 1e-9 },
+            stabiliser: if preset == MetricPreset::Quantus05 { 0.0 } else { 1e-9 },
             weighted: false,
             positive: false,
             normalisation: match preset {
-                Preset::Paper => MapNormalisation::NORMALISED,
+                MetricPreset::Paper => MapNormalisation::NORMALISED,
                 _ => MapNormalisation::ABSOLUTE,
             },
-            rule: if preset == Preset::Paper { ShareRule::Share } else { ShareRule::AtMostOne },
+            rule: if preset == MetricPreset::Paper { ShareRule::Share } else { ShareRule::AtMostOne },
         }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(AttributionLocalisation {
             stabiliser: options.number("stabiliser", preset.stabiliser, 0.0..=f64::MAX)?,
             weighted: options.flag("weighted", preset.weighted)?,

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::max_sensitivity::{self, relative};
 use super::neighbourhood::Neighbourhood;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -17,7 +17,7 @@ pub struct AverageSensitivity {
 
 impl AverageSensitivity {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         AverageSensitivity { neighbourhood: max_sensitivity::neighbourhood(preset) }
     }
 

@@ -6,7 +6,7 @@ use crate::case_arrays::CaseArrays;
 
 /// What replaces a removed pixel, in units of the network's input.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub enum Baseline {
+pub enum PixelBaseline {
     /// The smallest value of the image, over all channels.
     #[default]
     Black,
@@ -22,16 +22,16 @@ pub enum Baseline {
     Value(f64),
 }
 
-impl Baseline {
+impl PixelBaseline {
     pub(crate) fn read(self, options: &mut Options) -> Result<Self> {
         let Some(text) = options.text("baseline") else { return Ok(self) };
-        let number = || text.parse().ok().filter(|number: &f64| number.is_finite()).map(Baseline::Value);
+        let number = || text.parse().ok().filter(|number: &f64| number.is_finite()).map(PixelBaseline::Value);
         let named = match text.to_ascii_lowercase().as_str() {
-            "black" => Some(Baseline::Black),
-            "white" => Some(Baseline::White),
-            "mean" => Some(Baseline::Mean),
-            "channel-mean" => Some(Baseline::ChannelMean),
-            "running-mean" => Some(Baseline::RunningMean),
+            "black" => Some(PixelBaseline::Black),
+            "white" => Some(PixelBaseline::White),
+            "mean" => Some(PixelBaseline::Mean),
+            "channel-mean" => Some(PixelBaseline::ChannelMean),
+            "running-mean" => Some(PixelBaseline::RunningMean),
             _ => number(),
         };
         named.ok_or_else(|| {
@@ -45,19 +45,19 @@ impl Baseline {
     pub(crate) fn levels(self, arrays: &CaseArrays<'_>, image: &[f32]) -> Vec<f32> {
         let original = &arrays.image;
         let level = match self {
-            Baseline::Black => original.iter().copied().fold(f32::INFINITY, f32::min),
-            Baseline::White => original.iter().copied().fold(f32::NEG_INFINITY, f32::max),
-            Baseline::Mean => mean(original),
-            Baseline::RunningMean => mean(image),
-            Baseline::Value(value) => value as f32,
-            Baseline::ChannelMean => return original.chunks(arrays.pixels()).map(mean).collect(),
+            PixelBaseline::Black => original.iter().copied().fold(f32::INFINITY, f32::min),
+            PixelBaseline::White => original.iter().copied().fold(f32::NEG_INFINITY, f32::max),
+            PixelBaseline::Mean => mean(original),
+            PixelBaseline::RunningMean => mean(image),
+            PixelBaseline::Value(value) => value as f32,
+            PixelBaseline::ChannelMean => return original.chunks(arrays.pixels()).map(mean).collect(),
         };
         vec![level; arrays.channels]
     }
 
     /// Whether the replacement depends on the pixels removed before.
     pub(crate) fn moves(self) -> bool {
-        self == Baseline::RunningMean
+        self == PixelBaseline::RunningMean
     }
 }
 

@@ -14,11 +14,11 @@ use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
 /// An entry of the catalogue.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
+pub struct MetricEntry {
     /// The name in experiments.
     pub name: &'static str,
     /// The property it measures.
-    pub family: Family,
+    pub family: MetricFamily,
     /// What it measures, in one line.
     pub summary: &'static str,
     /// Where it was published.
@@ -30,7 +30,7 @@ pub struct Entry {
 
 /// The property of a map that metrics measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Family {
+pub enum MetricFamily {
     /// Does the network need what the map points at?
     Faithfulness,
     /// Does the map point at the object?
@@ -45,16 +45,16 @@ pub enum Family {
     Axioms,
 }
 
-impl Family {
+impl MetricFamily {
     /// What it is called.
     pub fn title(self) -> &'static str {
         match self {
-            Family::Faithfulness => "faithfulness",
-            Family::Localisation => "localisation",
-            Family::Robustness => "robustness",
-            Family::Complexity => "complexity",
-            Family::Randomisation => "randomisation",
-            Family::Axioms => "axioms",
+            MetricFamily::Faithfulness => "faithfulness",
+            MetricFamily::Localisation => "localisation",
+            MetricFamily::Robustness => "robustness",
+            MetricFamily::Complexity => "complexity",
+            MetricFamily::Randomisation => "randomisation",
+            MetricFamily::Axioms => "axioms",
         }
     }
 }
@@ -99,7 +99,7 @@ impl Metric for NamedMetric {
 /// order.
 pub fn parse(text: &str) -> Result<Box<dyn Metric>> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
-    let entry = Entry::find(name)?;
+    let entry = MetricEntry::find(name)?;
     let given = Options::parse(inline)?.of(entry.name, entry.options.iter().copied());
     let text = match given.to_string() {
         options if options.is_empty() => entry.name.to_owned(),
@@ -111,9 +111,9 @@ pub fn parse(text: &str) -> Result<Box<dyn Metric>> {
     Ok(Box::new(NamedMetric { text, metric }))
 }
 
-impl Entry {
+impl MetricEntry {
     /// The entry of that name, or an error that suggests the closest name.
-    pub fn find(name: &str) -> Result<&'static Entry> {
+    pub fn find(name: &str) -> Result<&'static MetricEntry> {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         all().iter().find(|entry| entry.name == wanted).ok_or_else(|| {
             let names: Vec<&str> = all().iter().map(|entry| entry.name).collect();
@@ -127,7 +127,7 @@ impl Entry {
 }
 
 /// All metrics, family by family.
-pub fn all() -> &'static [Entry] {
+pub fn all() -> &'static [MetricEntry] {
     ENTRIES
 }
 
@@ -137,10 +137,10 @@ macro_rules! made {
     };
 }
 
-const ENTRIES: &[Entry] = &[
-    Entry {
+const ENTRIES: &[MetricEntry] = &[
+    MetricEntry {
         name: "pixel-flipping",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "the area under the curve of the class while pixels are removed, most important first",
         citation: "Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise Relevance \
                    Propagation, PLoS ONE 2015",
@@ -158,18 +158,18 @@ const ENTRIES: &[Entry] = &[
         ],
         make: made!(PixelFlipping),
     },
-    Entry {
+    MetricEntry {
         name: "selectivity",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "the area under the curve of the class while patches are removed, most important first",
         citation: "Montavon, Samek, Müller: Methods for Interpreting and Understanding Deep Neural Networks, Digital \
                    Signal Processing 2018",
         options: &["abs", "baseline", "batch", "normalise", "output", "patch", "preset", "tiling"],
         make: made!(Selectivity),
     },
-    Entry {
+    MetricEntry {
         name: "region-perturbation",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "how far the class drops while patches are removed, most important first",
         citation: "Samek et al.: Evaluating the Visualization of What a Deep Neural Network Has Learned, IEEE TNNLS 2017",
         options: &[
@@ -187,162 +187,162 @@ const ENTRIES: &[Entry] = &[
         ],
         make: made!(RegionPerturbation),
     },
-    Entry {
+    MetricEntry {
         name: "insertion",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "the mean of the class's output while pixels are put back into a blurred image",
         citation: RISE,
         options: RISE_OPTIONS,
         make: |options| Ok(Box::new(InsertionDeletion::read(Direction::Insertion, options)?)),
     },
-    Entry {
+    MetricEntry {
         name: "deletion",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "the mean of the class's output while pixels are deleted, most important first",
         citation: RISE,
         options: RISE_OPTIONS,
         make: |options| Ok(Box::new(InsertionDeletion::read(Direction::Deletion, options)?)),
     },
-    Entry {
+    MetricEntry {
         name: "faithfulness-correlation",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "the correlation of the map's sum over random pixels with the drop when they are removed",
         citation: BHATT,
         options: &["abs", "baseline", "batch", "normalise", "output", "preset", "runs", "subset", "unit"],
         make: made!(FaithfulnessCorrelation),
     },
-    Entry {
+    MetricEntry {
         name: "infidelity",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "the squared error of the map as a linear model of the drop when squares are removed",
         citation: YEH,
         options: &["abs", "baseline", "batch", "normalise", "output", "patch", "preset"],
         make: made!(Infidelity),
     },
-    Entry {
+    MetricEntry {
         name: "road",
-        family: Family::Faithfulness,
+        family: MetricFamily::Faithfulness,
         summary: "how often the decision stays when the most important pixels are filled in from the others",
         citation: "Rong, Leemann, Borisov, Kasneci, Kasneci: A Consistent and Efficient Evaluation Strategy for \
                    Attribution Methods, ICML 2022",
         options: &["abs", "batch", "every", "first", "last", "noise", "normalise", "preset"],
         make: made!(Road),
     },
-    Entry {
+    MetricEntry {
         name: "attribution-localisation",
-        family: Family::Localisation,
+        family: MetricFamily::Localisation,
         summary: "the share of the map that lies on the object",
         citation: "Kohlbrenner et al.: Towards Best Practice in Explaining Neural Network Decisions with LRP, IJCNN 2020",
         options: &["abs", "normalise", "positive", "preset", "rule", "stabiliser", "weighted"],
         make: made!(AttributionLocalisation),
     },
-    Entry {
+    MetricEntry {
         name: "pointing-game",
-        family: Family::Localisation,
+        family: MetricFamily::Localisation,
         summary: "whether the highest place of the map lies on the object; of several highest ones, whether any does",
         citation: "Zhang, Bargal, Lin, Brandt, Shen, Sclaroff: Top-Down Neural Attention by Excitation Backprop, IJCV 2018",
         options: &["abs", "constant", "normalise", "preset", "weighted"],
         make: made!(PointingGame),
     },
-    Entry {
+    MetricEntry {
         name: "relevance-rank-accuracy",
-        family: Family::Localisation,
+        family: MetricFamily::Localisation,
         summary: "the share of the highest places, as many as the object has, that lie on it",
         citation: ARRAS,
         options: &["abs", "normalise", "preset"],
         make: made!(RelevanceRankAccuracy),
     },
-    Entry {
+    MetricEntry {
         name: "relevance-mass-accuracy",
-        family: Family::Localisation,
+        family: MetricFamily::Localisation,
         summary: "the share of the signed map that lies on the object",
         citation: ARRAS,
         options: &["abs", "normalise", "preset", "rule"],
         make: made!(RelevanceMassAccuracy),
     },
-    Entry {
+    MetricEntry {
         name: "top-k-intersection",
-        family: Family::Localisation,
+        family: MetricFamily::Localisation,
         summary: "the share of the k highest places that lies on the object",
         citation: "Theiner, Müller-Budack, Ewerth: Interpretable Semantic Photo Geolocation, WACV 2022",
         options: &["abs", "concept-influence", "k", "normalise", "preset"],
         make: made!(TopKIntersection),
     },
-    Entry {
+    MetricEntry {
         name: "auc",
-        family: Family::Localisation,
+        family: MetricFamily::Localisation,
         summary: "the area under the ROC curve of the map as a detector of the object",
         citation: "Fawcett: An Introduction to ROC Analysis, Pattern Recognition Letters 2006",
         options: &["abs", "normalise", "preset"],
         make: made!(LocalisationAuc),
     },
-    Entry {
+    MetricEntry {
         name: "max-sensitivity",
-        family: Family::Robustness,
+        family: MetricFamily::Robustness,
         summary: "the largest relative change of the map near the image",
         citation: YEH,
         options: SENSITIVITY_OPTIONS,
         make: made!(MaxSensitivity),
     },
-    Entry {
+    MetricEntry {
         name: "average-sensitivity",
-        family: Family::Robustness,
+        family: MetricFamily::Robustness,
         summary: "the mean relative change of the map near the image",
         citation: YEH,
         options: SENSITIVITY_OPTIONS,
         make: made!(AverageSensitivity),
     },
-    Entry {
+    MetricEntry {
         name: "local-lipschitz",
-        family: Family::Robustness,
+        family: MetricFamily::Robustness,
         summary: "the largest change of the map by the change of the image, near the image",
         citation: "Alvarez-Melis, Jaakkola: On the Robustness of Interpretability Methods, 2018",
         options: &["abs", "batch", "deviation", "normalise", "preset", "same-decision", "samples"],
         make: made!(LocalLipschitz),
     },
-    Entry {
+    MetricEntry {
         name: "sparseness",
-        family: Family::Complexity,
+        family: MetricFamily::Complexity,
         summary: "the Gini index of the map",
         citation: "Chalasani et al.: Concise Explanations of Neural Networks Using Adversarial Training, ICML 2020",
         options: &["abs", "normalise", "preset"],
         make: made!(Sparseness),
     },
-    Entry {
+    MetricEntry {
         name: "complexity",
-        family: Family::Complexity,
+        family: MetricFamily::Complexity,
         summary: "the entropy of the map's shares",
         citation: BHATT,
         options: &["abs", "normalise", "preset", "stabiliser"],
         make: made!(Complexity),
     },
-    Entry {
+    MetricEntry {
         name: "effective-complexity",
-        family: Family::Complexity,
+        family: MetricFamily::Complexity,
         summary: "how many places of the map are above a threshold",
         citation: "Nguyen, Martínez: On Quantitative Aspects of Model Interpretability, 2020",
         options: &["abs", "normalise", "preset", "threshold"],
         make: made!(EffectiveComplexity),
     },
-    Entry {
+    MetricEntry {
         name: "mprt",
-        family: Family::Randomisation,
+        family: MetricFamily::Randomisation,
         summary: "how alike the map stays when layers are re-initialised from the top down",
         citation: "Adebayo et al.: Sanity Checks for Saliency Maps, NeurIPS 2018",
         options: &["abs", "normalise", "preset", "similarity", "summary"],
         make: made!(Mprt),
     },
-    Entry {
+    MetricEntry {
         name: "random-logit",
-        family: Family::Randomisation,
+        family: MetricFamily::Randomisation,
         summary: "how alike the map is to that of another class",
         citation: "Sixt, Granz, Landgraf: When Explanations Lie: Why Many Modified BP Attributions Fail, ICML 2020",
         options: &["abs", "normalise", "other", "preset", "similarity"],
         make: made!(RandomLogit),
     },
-    Entry {
+    MetricEntry {
         name: "completeness",
-        family: Family::Axioms,
+        family: MetricFamily::Axioms,
         summary: "how far the map's sum is from what the class gains over an empty image",
         citation: "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017",
         options: &["abs", "baseline", "normalise", "output", "preset", "verdict"],
@@ -365,13 +365,13 @@ const SENSITIVITY_OPTIONS: &[&str] =
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::Preset;
+    use crate::metrics::MetricPreset;
 
     #[test]
     fn every_metric_takes_every_preset_and_is_called_what_was_asked_for() {
         for entry in all() {
             assert_eq!(parse(entry.name).unwrap().name(), entry.name);
-            for preset in Preset::ALL {
+            for preset in MetricPreset::ALL {
                 let text = format!("{}:preset={}", entry.name, preset.name());
                 let metric = parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
                 assert_eq!(metric.name(), text);

@@ -2,10 +2,10 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::map_normalisation::MapNormalisation;
-use super::perturbed_copies::{self, Output};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput};
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -13,20 +13,20 @@ use crate::metric::{Better, Case, Metric, Undefined};
 #[derive(Clone, Debug, PartialEq)]
 pub struct Completeness {
     /// The baseline image.
-    pub baseline: Baseline,
+    pub baseline: PixelBaseline,
     /// Whether only the first channel of the image is emptied, as Quantus 0.6 does for maps of one channel.
     pub first_channel: bool,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// How the two are compared.
-    pub verdict: Verdict,
+    pub verdict: CompletenessCriterion,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
 }
 
 /// How the sum of a map is compared with the difference of the outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum CompletenessCriterion {
     /// 1 if they are equal to the last bit, else 0, as Quantus does. Rounding makes this 0 almost always.
     Exact,
     /// `|Σ_i a_i − (f(x) − f(baseline))| / |f(x) − f(baseline)|`
@@ -35,19 +35,19 @@ pub enum Verdict {
 
 impl Completeness {
     /// The options of a published protocol. The paper does not use this metric; its preset is the relative error.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         let quantus = Completeness {
-            baseline: Baseline::Black,
-            first_channel: preset == Preset::Quantus06,
-            output: Output::Probability,
-            verdict: Verdict::Exact,
+            baseline: PixelBaseline::Black,
+            first_channel: preset == MetricPreset::Quantus06,
+            output: MeasuredOutput::Probability,
+            verdict: CompletenessCriterion::Exact,
             normalisation: MapNormalisation::NORMALISED,
         };
         match preset {
-            Preset::Paper => Completeness {
-                baseline: Baseline::Value(0.0),
-                output: Output::Logit,
-                verdict: Verdict::Error,
+            MetricPreset::Paper => Completeness {
+                baseline: PixelBaseline::Value(0.0),
+                output: MeasuredOutput::Logit,
+                verdict: CompletenessCriterion::Error,
                 normalisation: MapNormalisation::default(),
                 ..quantus
             },
@@ -56,8 +56,8 @@ impl Completeness {
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
-        let verdicts = [("exact", Verdict::Exact), ("error", Verdict::Error)];
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
+        let verdicts = [("exact", CompletenessCriterion::Exact), ("error", CompletenessCriterion::Error)];
         Ok(Completeness {
             baseline: preset.baseline.read(options)?,
             first_channel: preset.first_channel,
@@ -80,11 +80,11 @@ impl Completeness {
         let explained = perturbed_copies::score(case, &arrays.image, &read)?
             - perturbed_copies::score(case, &empty, &read)?;
         match self.verdict {
-            Verdict::Exact => Ok(f64::from(u8::from(sum == explained))),
-            Verdict::Error if explained == 0.0 => {
+            CompletenessCriterion::Exact => Ok(f64::from(u8::from(sum == explained))),
+            CompletenessCriterion::Error if explained == 0.0 => {
                 Err(undefined("the class is the same on the baseline: there is nothing to explain"))
             }
-            Verdict::Error => Ok((sum - explained).abs() / explained.abs()),
+            CompletenessCriterion::Error => Ok((sum - explained).abs() / explained.abs()),
         }
     }
 }
@@ -100,8 +100,8 @@ impl Metric for Completeness {
 
     fn better(&self) -> Better {
         match self.verdict {
-            Verdict::Exact => Better::Higher,
-            Verdict::Error => Better::Lower,
+            CompletenessCriterion::Exact => Better::Higher,
+            CompletenessCriterion::Error => Better::Lower,
         }
     }
 

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -18,13 +18,13 @@ pub struct Complexity {
 
 impl Complexity {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
-        let stabiliser = if preset == Preset::Quantus05 { 0.0 } else { 1e-12 };
+    pub fn preset(preset: MetricPreset) -> Self {
+        let stabiliser = if preset == MetricPreset::Quantus05 { 0.0 } else { 1e-12 };
         Complexity { stabiliser, normalisation: MapNormalisation::ABSOLUTE }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(Complexity {
             stabiliser: options.number("stabiliser", preset.stabiliser, 0.0..=1.0)?,
             normalisation: preset.normalisation.read(options)?,

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -24,7 +24,7 @@ impl Default for EffectiveComplexity {
 
 impl EffectiveComplexity {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
+        MetricPreset::read(options, MetricPreset::Paper)?;
         let default = Self::default();
         Ok(EffectiveComplexity {
             threshold: options.number("threshold", default.threshold, f64::MIN..=f64::MAX)?,

@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Noise, Options, Result};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::feature_removal::Unit;
 use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
-use super::perturbed_copies::{self, Output, each};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput, each};
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::pearson;
@@ -23,9 +23,9 @@ pub struct FaithfulnessCorrelation {
     /// What a feature is.
     pub unit: Unit,
     /// What replaces removed features.
-    pub baseline: Baseline,
+    pub baseline: PixelBaseline,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
     /// The batch size; the one the engine prefers if none is given.
@@ -34,20 +34,20 @@ pub struct FaithfulnessCorrelation {
 
 impl FaithfulnessCorrelation {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         FaithfulnessCorrelation {
             runs: 100,
             subset: 224,
-            unit: if preset == Preset::Quantus05 { Unit::Pixel } else { Unit::Value },
-            baseline: Baseline::Black,
-            output: Output::Probability,
+            unit: if preset == MetricPreset::Quantus05 { Unit::Pixel } else { Unit::Value },
+            baseline: PixelBaseline::Black,
+            output: MeasuredOutput::Probability,
             normalisation: MapNormalisation::NORMALISED,
             batch: None,
         }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(FaithfulnessCorrelation {
             runs: options.count("runs", preset.runs, 2..=100_000)?,
             subset: options.count("subset", preset.subset, 1..=MOST_PLACES)?,

@@ -3,7 +3,7 @@
 
 use monosplit_graph::{Result, Tensor};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::perturbed_copies::{after_each, rows, score};
 use crate::case_arrays::CaseArrays;
 use crate::perturbation::{Perturbations, Region};
@@ -131,7 +131,7 @@ impl<'a> FeatureRemoval<'a> {
     pub(crate) fn new(
         arrays: &'a CaseArrays<'a>,
         parts: &'a Parts,
-        baseline: Baseline,
+        baseline: PixelBaseline,
         steps: usize,
     ) -> Self {
         let mut levels = Vec::new();

@@ -2,11 +2,11 @@
 
 use monosplit_graph::{Error, Options, Result};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::feature_removal::{FeatureRemoval, Parts};
 use super::map_normalisation::MapNormalisation;
-use super::perturbed_copies::{self, Output};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput};
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::perturbation::Perturbations;
@@ -20,9 +20,9 @@ pub struct Infidelity {
     /// What the map is multiplied with.
     pub product: Product,
     /// What replaces removed pixels.
-    pub baseline: Baseline,
+    pub baseline: PixelBaseline,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
     /// The batch size; the one the engine prefers if none is given.
@@ -41,19 +41,23 @@ pub enum Product {
 
 impl Infidelity {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         Infidelity {
             patch: 4,
-            product: if preset == Preset::Quantus05 { Product::ColumnsWithRows } else { Product::Places },
-            baseline: Baseline::Black,
-            output: Output::Probability,
+            product: if preset == MetricPreset::Quantus05 {
+                Product::ColumnsWithRows
+            } else {
+                Product::Places
+            },
+            baseline: PixelBaseline::Black,
+            output: MeasuredOutput::Probability,
             normalisation: MapNormalisation::default(),
             batch: None,
         }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(Infidelity {
             patch: options.count("patch", preset.patch, 1..=1 << 16)?,
             product: preset.product,

@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Options, Result, Tensor};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::feature_removal::{FeatureRemoval, Parts, Unit, area};
 use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
-use super::perturbed_copies::{self, Output};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput};
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -23,7 +23,7 @@ pub struct InsertionDeletion {
     /// The other image.
     pub substrate: Substrate,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
     /// The batch size; the one the engine prefers if none is given.
@@ -45,7 +45,7 @@ pub enum Substrate {
     /// The image blurred by a kernel of 11×11, zero beyond its border.
     Blur,
     /// A constant level for each channel.
-    Level(Baseline),
+    Level(PixelBaseline),
 }
 
 /// Half of the blur's side, and the deviation of its Gaussian: those of Petsiuk et al.
@@ -60,23 +60,23 @@ impl InsertionDeletion {
             step: 0,
             substrate: match direction {
                 Direction::Insertion => Substrate::Blur,
-                Direction::Deletion => Substrate::Level(Baseline::Value(0.0)),
+                Direction::Deletion => Substrate::Level(PixelBaseline::Value(0.0)),
             },
-            output: Output::Probability,
+            output: MeasuredOutput::Probability,
             normalisation: MapNormalisation::default(),
             batch: None,
         }
     }
 
     pub(crate) fn read(direction: Direction, options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
+        MetricPreset::read(options, MetricPreset::Paper)?;
         let default = Self::new(direction);
         let blurred = options.one_of(
             "substrate",
             default.substrate == Substrate::Blur,
             &[("blur", true), ("level", false)],
         )?;
-        let level = Baseline::Value(0.0).read(options)?;
+        let level = PixelBaseline::Value(0.0).read(options)?;
         Ok(InsertionDeletion {
             direction,
             step: options.count("step", default.step, 1..=MOST_PLACES)?,

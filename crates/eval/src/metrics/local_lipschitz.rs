@@ -5,7 +5,7 @@ use monosplit_graph::{Options, Result};
 use super::map_normalisation::MapNormalisation;
 use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
 use super::perturbed_copies;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -21,12 +21,12 @@ pub struct LocalLipschitz {
 
 impl LocalLipschitz {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         LocalLipschitz {
             neighbourhood: Neighbourhood {
                 samples: 200,
                 spread: NoiseDistribution::Gaussian(0.1),
-                first_stays: preset == Preset::Quantus05,
+                first_stays: preset == MetricPreset::Quantus05,
                 same_decision: false,
                 normalisation: MapNormalisation::NORMALISED,
                 batch: None,
@@ -35,7 +35,7 @@ impl LocalLipschitz {
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?).neighbourhood;
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?).neighbourhood;
         Ok(LocalLipschitz {
             neighbourhood: Neighbourhood {
                 samples: options.count("samples", preset.samples, 1..=100_000)?,

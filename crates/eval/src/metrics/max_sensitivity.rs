@@ -5,7 +5,7 @@ use monosplit_graph::{Options, Result};
 use super::map_normalisation::MapNormalisation;
 use super::neighbourhood::{MAX_NOISE, Neighbourhood, NoiseDistribution};
 use super::perturbed_copies;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -17,20 +17,20 @@ pub struct MaxSensitivity {
 }
 
 /// The default perturbations of both sensitivities.
-pub(crate) fn neighbourhood(preset: Preset) -> Neighbourhood {
+pub(crate) fn neighbourhood(preset: MetricPreset) -> Neighbourhood {
     Neighbourhood {
-        samples: if preset == Preset::Paper { 25 } else { 200 },
+        samples: if preset == MetricPreset::Paper { 25 } else { 200 },
         spread: NoiseDistribution::Uniform(0.2),
-        first_stays: preset == Preset::Quantus05,
+        first_stays: preset == MetricPreset::Quantus05,
         same_decision: false,
-        normalisation: MapNormalisation { normalise: false, absolute: preset == Preset::Paper },
+        normalisation: MapNormalisation { normalise: false, absolute: preset == MetricPreset::Paper },
         batch: None,
     }
 }
 
 /// Reads the options of both sensitivities.
 pub(crate) fn read(options: &mut Options) -> Result<Neighbourhood> {
-    let preset = neighbourhood(Preset::read(options, Preset::Paper)?);
+    let preset = neighbourhood(MetricPreset::read(options, MetricPreset::Paper)?);
     Ok(Neighbourhood {
         samples: options.count("samples", preset.samples, 1..=100_000)?,
         spread: NoiseDistribution::Uniform(options.number("radius", 0.2, f64::MIN_POSITIVE..=MAX_NOISE)?),
@@ -56,7 +56,7 @@ pub(crate) fn relative(
 
 impl MaxSensitivity {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         MaxSensitivity { neighbourhood: neighbourhood(preset) }
     }
 

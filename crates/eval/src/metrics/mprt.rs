@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, plane, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 use crate::similarity::Similarity;
@@ -14,7 +14,7 @@ pub struct Mprt {
     /// The similarity of two maps.
     pub similarity: Similarity,
     /// How the similarities are summarised.
-    pub summary: Summary,
+    pub summary: SimilaritySummary,
     /// Whether the mean includes the similarity of the map to itself, which is 1, as Quantus's does.
     pub itself: bool,
     /// How all maps are normalised.
@@ -23,7 +23,7 @@ pub struct Mprt {
 
 /// How several similarities are summarised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Summary {
+pub enum SimilaritySummary {
     /// The mean of all.
     Average,
     /// The last one: the most layers re-initialised.
@@ -32,18 +32,18 @@ pub enum Summary {
 
 impl Mprt {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         Mprt {
             similarity: Similarity::Spearman,
-            summary: Summary::Average,
-            itself: preset != Preset::Paper,
+            summary: SimilaritySummary::Average,
+            itself: preset != MetricPreset::Paper,
             normalisation: MapNormalisation::ABSOLUTE,
         }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
-        let summaries = [("average", Summary::Average), ("last", Summary::Last)];
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
+        let summaries = [("average", SimilaritySummary::Average), ("last", SimilaritySummary::Last)];
         Ok(Mprt {
             similarity: preset.similarity.read(options)?,
             summary: options.one_of("summary", preset.summary, &summaries)?,
@@ -67,7 +67,7 @@ impl Mprt {
         let maps = case.network.randomised_maps(case.image, case.class, case.seed)?;
         let maps = maps.filter(|maps| !maps.is_empty());
         let mut maps = maps.ok_or_else(|| undefined("there are no re-initialised networks"))?;
-        if self.summary == Summary::Last {
+        if self.summary == SimilaritySummary::Last {
             maps.drain(..maps.len() - 1);
         }
         let mut sum = 0.0;
@@ -75,7 +75,7 @@ impl Mprt {
             let map = plane(map, arrays.height, arrays.width)?;
             sum += self.compare(&arrays.map, &map, arrays.height).map_err(MeasureError::Undefined)?;
         }
-        let itself = self.itself && self.summary == Summary::Average;
+        let itself = self.itself && self.summary == SimilaritySummary::Average;
         Ok((sum + f64::from(u8::from(itself))) / (maps.len() + usize::from(itself)) as f64)
     }
 }

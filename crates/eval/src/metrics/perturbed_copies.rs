@@ -19,7 +19,7 @@ pub(crate) fn batch(options: &mut Options) -> Result<Option<usize>> {
 
 /// Which output of the network is measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Output {
+pub enum MeasuredOutput {
     /// The probability of the class: the softmax of the scores.
     #[default]
     Probability,
@@ -27,14 +27,18 @@ pub enum Output {
     Logit,
 }
 
-impl Output {
+impl MeasuredOutput {
     pub(crate) fn read(self, options: &mut Options) -> Result<Self> {
-        options.one_of("output", self, &[("probability", Output::Probability), ("logit", Output::Logit)])
+        options.one_of(
+            "output",
+            self,
+            &[("probability", MeasuredOutput::Probability), ("logit", MeasuredOutput::Logit)],
+        )
     }
 
     /// What [`Metric::needs_class_scores`](crate::metric::Metric::needs_class_scores) says of a metric of this output.
     pub(crate) fn needs_class_scores(self) -> Option<&'static str> {
-        (self == Output::Probability).then_some(
+        (self == MeasuredOutput::Probability).then_some(
             "measures the probability of a class, which the score of a target has not; give output=logit",
         )
     }
@@ -42,8 +46,8 @@ impl Output {
     /// The output for `class`, given a row of scores.
     pub(crate) fn of(self, scores: &[f64], class: usize) -> f64 {
         match self {
-            Output::Logit => scores[class],
-            Output::Probability => {
+            MeasuredOutput::Logit => scores[class],
+            MeasuredOutput::Probability => {
                 let largest = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let sum: f64 = scores.iter().map(|score| (score - largest).exp()).sum();
                 (scores[class] - largest).exp() / sum

@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::feature_removal::{FeatureRemoval, Parts, Unit, area};
 use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
-use super::perturbed_copies::{self, Output};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput};
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -23,9 +23,9 @@ pub struct PixelFlipping {
     /// What a feature is.
     pub unit: Unit,
     /// What replaces them.
-    pub baseline: Baseline,
+    pub baseline: PixelBaseline,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// Which curve the area is under.
     pub curve: Curve,
     /// Percentage of the features after which the curve ends.
@@ -47,25 +47,25 @@ pub enum Curve {
 
 impl PixelFlipping {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         let quantus = PixelFlipping {
             step: 1,
             unit: Unit::Value,
-            baseline: Baseline::Black,
-            output: Output::Probability,
+            baseline: PixelBaseline::Black,
+            output: MeasuredOutput::Probability,
             curve: Curve::Score,
             auc: 100.0,
             normalisation: MapNormalisation::NORMALISED,
             batch: None,
         };
         match preset {
-            Preset::Quantus06 => quantus,
-            Preset::Quantus05 => PixelFlipping { unit: Unit::Pixel, ..quantus },
-            Preset::Paper => PixelFlipping {
+            MetricPreset::Quantus06 => quantus,
+            MetricPreset::Quantus05 => PixelFlipping { unit: Unit::Pixel, ..quantus },
+            MetricPreset::Paper => PixelFlipping {
                 step: 112,
                 unit: Unit::Pixel,
-                baseline: Baseline::Mean,
-                output: Output::Logit,
+                baseline: PixelBaseline::Mean,
+                output: MeasuredOutput::Logit,
                 curve: Curve::Drop,
                 ..quantus
             },
@@ -73,7 +73,7 @@ impl PixelFlipping {
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(PixelFlipping {
             step: options.count("step", preset.step, 1..=MOST_PLACES)?,
             unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,

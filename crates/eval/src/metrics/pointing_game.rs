@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, is_constant, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -48,7 +48,7 @@ impl Default for PointingGame {
 
 impl PointingGame {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
+        MetricPreset::read(options, MetricPreset::Paper)?;
         let default = Self::default();
         Ok(PointingGame {
             weighted: options.flag("weighted", default.weighted)?,

@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 /// The definition a metric follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Preset {
+pub enum MetricPreset {
     /// Quantus 0.6.0.
     Quantus06,
     /// Quantus 0.5.3.
@@ -13,20 +13,21 @@ pub enum Preset {
     Paper,
 }
 
-impl Preset {
+impl MetricPreset {
     /// All of them.
-    pub const ALL: [Preset; 3] = [Preset::Quantus06, Preset::Quantus05, Preset::Paper];
+    pub const ALL: [MetricPreset; 3] =
+        [MetricPreset::Quantus06, MetricPreset::Quantus05, MetricPreset::Paper];
 
     /// Its name in options.
     pub fn name(self) -> &'static str {
         match self {
-            Preset::Quantus06 => "quantus-0.6",
-            Preset::Quantus05 => "quantus-0.5",
-            Preset::Paper => "paper",
+            MetricPreset::Quantus06 => "quantus-0.6",
+            MetricPreset::Quantus05 => "quantus-0.5",
+            MetricPreset::Paper => "paper",
         }
     }
 
-    pub(crate) fn read(options: &mut Options, default: Preset) -> Result<Preset> {
-        options.one_of("preset", default, &Preset::ALL.map(|preset| (preset.name(), preset)))
+    pub(crate) fn read(options: &mut Options, default: MetricPreset) -> Result<MetricPreset> {
+        options.one_of("preset", default, &MetricPreset::ALL.map(|preset| (preset.name(), preset)))
     }
 }

@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Noise, Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, plane, undefined};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 use crate::similarity::Similarity;
@@ -31,7 +31,7 @@ impl Default for RandomLogit {
 
 impl RandomLogit {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
+        MetricPreset::read(options, MetricPreset::Paper)?;
         let default = Self::default();
         let other = options.is_given("other").then(|| options.count("other", 0, 0..=usize::MAX));
         Ok(RandomLogit {

@@ -2,13 +2,13 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::feature_removal::{FeatureRemoval, area};
 use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
 use super::patches::{Order, Tiling, ordered};
-use super::perturbed_copies::{self, Output};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput};
+use super::preset::MetricPreset;
 use super::selectivity::tiling;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
@@ -26,9 +26,9 @@ pub struct RegionPerturbation {
     /// The order of the patches.
     pub order: Order,
     /// What replaces removed pixels.
-    pub baseline: Baseline,
+    pub baseline: PixelBaseline,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// Whether the value is the mean of the curve; else it is the area, points one apart.
     pub mean: bool,
     /// How the map is normalised.
@@ -39,14 +39,14 @@ pub struct RegionPerturbation {
 
 impl RegionPerturbation {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         RegionPerturbation {
             patch: 8,
             regions: 100,
-            tiling: if preset == Preset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
+            tiling: if preset == MetricPreset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
             order: Order::MostFirst,
-            baseline: Baseline::Black,
-            output: Output::Probability,
+            baseline: PixelBaseline::Black,
+            output: MeasuredOutput::Probability,
             mean: false,
             normalisation: MapNormalisation::NORMALISED,
             batch: None,
@@ -54,7 +54,7 @@ impl RegionPerturbation {
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         let orders = [("morf", Order::MostFirst), ("lerf", Order::LeastFirst)];
         Ok(RegionPerturbation {
             patch: options.count("patch", preset.patch, 1..=1 << 16)?,

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use super::share_rule::ShareRule;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
@@ -19,13 +19,13 @@ pub struct RelevanceMassAccuracy {
 
 impl RelevanceMassAccuracy {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
-        let rule = if preset == Preset::Paper { ShareRule::Share } else { ShareRule::Ratio };
+    pub fn preset(preset: MetricPreset) -> Self {
+        let rule = if preset == MetricPreset::Paper { ShareRule::Share } else { ShareRule::Ratio };
         RelevanceMassAccuracy { normalisation: MapNormalisation::NORMALISED, rule }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(RelevanceMassAccuracy {
             normalisation: preset.normalisation.read(options)?,
             rule: preset.rule.read(options)?,

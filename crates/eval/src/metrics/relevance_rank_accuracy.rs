@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::order::{Ties, descending};
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -18,18 +18,18 @@ pub struct RelevanceRankAccuracy {
 }
 
 /// Which of two equal values ranks higher.
-pub(crate) fn ties(preset: Preset) -> Ties {
-    if preset == Preset::Quantus05 { Ties::LaterFirst } else { Ties::EarlierFirst }
+pub(crate) fn ties(preset: MetricPreset) -> Ties {
+    if preset == MetricPreset::Quantus05 { Ties::LaterFirst } else { Ties::EarlierFirst }
 }
 
 impl RelevanceRankAccuracy {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         RelevanceRankAccuracy { ties: ties(preset), normalisation: MapNormalisation::NORMALISED }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(RelevanceRankAccuracy { normalisation: preset.normalisation.read(options)?, ..preset })
     }
 

@@ -9,7 +9,7 @@ use super::map_normalisation::MapNormalisation;
 use super::neighbourhood::best;
 use super::order::{Ties, descending};
 use super::perturbed_copies::{self, each};
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use super::relevance_rank_accuracy::ties;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
@@ -37,7 +37,7 @@ pub struct Road {
 
 impl Road {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         Road {
             first: 1,
             last: 99,
@@ -50,7 +50,7 @@ impl Road {
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         let road = Road {
             first: options.count("first", preset.first, 0..=99)?,
             last: options.count("last", preset.last, 0..=99)?,

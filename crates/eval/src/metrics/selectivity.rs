@@ -2,12 +2,12 @@
 
 use monosplit_graph::{Options, Result};
 
-use super::baseline::Baseline;
+use super::baseline::PixelBaseline;
 use super::feature_removal::{FeatureRemoval, area};
 use super::map_normalisation::MapNormalisation;
 use super::patches::{Order, Tiling, ordered};
-use super::perturbed_copies::{self, Output};
-use super::preset::Preset;
+use super::perturbed_copies::{self, MeasuredOutput};
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, CaseShape, Metric, Undefined};
 
@@ -20,9 +20,9 @@ pub struct Selectivity {
     /// Where patches lie.
     pub tiling: Tiling,
     /// What replaces removed pixels.
-    pub baseline: Baseline,
+    pub baseline: PixelBaseline,
     /// Which output of the network is measured.
-    pub output: Output,
+    pub output: MeasuredOutput,
     /// How the map is normalised.
     pub normalisation: MapNormalisation,
     /// The batch size; the one the engine prefers if none is given.
@@ -31,19 +31,19 @@ pub struct Selectivity {
 
 impl Selectivity {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         Selectivity {
             patch: 8,
-            tiling: if preset == Preset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
-            baseline: Baseline::Black,
-            output: Output::Probability,
+            tiling: if preset == MetricPreset::Quantus05 { Tiling::Greedy } else { Tiling::Grid },
+            baseline: PixelBaseline::Black,
+            output: MeasuredOutput::Probability,
             normalisation: MapNormalisation::NORMALISED,
             batch: None,
         }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(Selectivity {
             patch: options.count("patch", preset.patch, 1..=1 << 16)?,
             tiling: tiling(options, preset.tiling)?,

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use crate::case_arrays::{CaseArrays, MeasureError, measured, undefined};
 use crate::metric::{Better, Case, Metric, Undefined};
 
@@ -25,7 +25,7 @@ impl Default for Sparseness {
 
 impl Sparseness {
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        Preset::read(options, Preset::Paper)?;
+        MetricPreset::read(options, MetricPreset::Paper)?;
         Ok(Sparseness { normalisation: Self::default().normalisation.read(options)? })
     }
 

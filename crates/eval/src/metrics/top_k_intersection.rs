@@ -4,7 +4,7 @@ use monosplit_graph::{Options, Result};
 
 use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
-use super::preset::Preset;
+use super::preset::MetricPreset;
 use super::relevance_rank_accuracy::ties;
 use crate::case_arrays::{CaseArrays, MeasureError, measured};
 use crate::metric::{Better, Case, Metric, Undefined};
@@ -26,18 +26,18 @@ pub struct TopKIntersection {
 
 impl TopKIntersection {
     /// The options of a published protocol.
-    pub fn preset(preset: Preset) -> Self {
+    pub fn preset(preset: MetricPreset) -> Self {
         TopKIntersection {
             k: 1000,
             concept_influence: false,
-            of_k: preset == Preset::Quantus05,
+            of_k: preset == MetricPreset::Quantus05,
             ties: ties(preset),
             normalisation: MapNormalisation::NORMALISED,
         }
     }
 
     pub(crate) fn read(options: &mut Options) -> Result<Self> {
-        let preset = Self::preset(Preset::read(options, Preset::Paper)?);
+        let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(TopKIntersection {
             k: options.count("k", preset.k, 1..=MOST_PLACES)?,
             concept_influence: options.flag("concept-influence", preset.concept_influence)?,

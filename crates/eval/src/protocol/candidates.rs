@@ -9,7 +9,7 @@ use monosplit_graph::{Error, Graph, NodeId, Op, Result};
 
 use super::{Catalogue, ResolvedMethod};
 use crate::candidate::{Candidate, Source};
-use crate::experiment::{Fixed, LayerSide, Layers, MapsFrom, MethodPart, about};
+use crate::experiment::{Fixed, LayerSide, MapLayers, MapsFrom, MethodPart, about};
 use crate::given_maps::{GivenMaps, MapSource};
 use crate::store::Configuration;
 
@@ -136,15 +136,15 @@ fn with_options(method: &str, further: &str) -> String {
 }
 
 fn layers(
-    wanted: &Layers,
+    wanted: &MapLayers,
     resolved: &ResolvedMethod,
     catalogue: &dyn Catalogue,
     graph: &Graph,
 ) -> Result<Vec<Option<String>>> {
     match wanted {
-        Layers::Usual => Ok(vec![catalogue.usual_layer(resolved)]),
-        Layers::Image => Ok(vec![None]),
-        Layers::Named(names) => {
+        MapLayers::Usual => Ok(vec![catalogue.usual_layer(resolved)]),
+        MapLayers::Image => Ok(vec![None]),
+        MapLayers::Named(names) => {
             let one = |name: &String| match name.as_str() {
                 "image" => Ok(None),
                 "convolutions" | "usual" => {
@@ -161,7 +161,7 @@ fn layers(
             };
             names.iter().map(one).collect()
         }
-        Layers::Convolutions(most, side) => {
+        MapLayers::Convolutions(most, side) => {
             let all = convolutions(graph, *side);
             if all.is_empty() {
                 return Err(Error::argument("layers: the network has no convolutions; name its layers"));

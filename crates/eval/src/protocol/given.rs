@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Error, Result};
 
-use super::{Observer, Part, Plan, inside};
+use super::{Observer, Plan, StoredPart, inside};
 use crate::candidate::{Candidate, Source};
 use crate::given_maps::MappedImages;
 use crate::metrics;
@@ -55,8 +55,8 @@ impl Plan<'_> {
     pub(super) fn read_given_maps(
         &mut self,
         observer: &dyn Observer,
-        validation: Option<&Part>,
-        test: &Part,
+        validation: Option<&StoredPart>,
+        test: &StoredPart,
         size: [usize; 2],
     ) -> Result<()> {
         let experiment = self.setting.experiment;
@@ -91,7 +91,7 @@ pub(super) fn computed(candidates: &[Candidate]) -> Vec<Candidate> {
     candidates.iter().filter(|one| !matches!(one.source, Source::Given(_))).cloned().collect()
 }
 
-fn mapped<'a>(part: &'a Part, name: Option<&'a str>) -> MappedImages<'a> {
+fn mapped<'a>(part: &'a StoredPart, name: Option<&'a str>) -> MappedImages<'a> {
     let images = part.images.iter().map(|image| (image.id, image.index)).collect();
     MappedImages { part: name, data: &part.data, images }
 }

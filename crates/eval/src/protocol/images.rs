@@ -9,7 +9,7 @@ use monosplit_explain::is_target_score;
 use monosplit_graph::{Error, Result};
 
 use super::Plan;
-use crate::dataset::{DataSet, ExcludedImage, ImageIssue, Photograph, Sample};
+use crate::dataset::{DataSet, DatasetSample, ExcludedImage, ImageIssue, Photograph};
 use crate::experiment::{Experiment, ExplainedClass, about};
 use crate::metric::CaseShape;
 use crate::parallel;
@@ -17,7 +17,7 @@ use crate::store::Store;
 use crate::sweep::EvaluatedImage;
 
 /// A part of a data set. Every image has an id in the store.
-pub struct Part {
+pub struct StoredPart {
     /// Its name.
     pub name: &'static str,
     /// The data set the images are read from.
@@ -164,7 +164,7 @@ impl Plan<'_> {
     pub(super) fn frame(&self, data: &DataSet) -> Result<Option<CaseShape>> {
         for index in 0..data.len() {
             let Ok(photograph) = data.load(index)? else { continue };
-            let image = Sample::new(&photograph, self.setting.preprocess)?.tensor;
+            let image = DatasetSample::new(&photograph, self.setting.preprocess)?.tensor;
             let &[_, channels, height, width] = image.shape() else { return Ok(None) };
             let classes = self.setting.evaluated_model.scores(&image)?.shape().get(1).copied().unwrap_or(0);
             return Ok(Some(CaseShape { channels, height, width, classes }));
@@ -172,11 +172,11 @@ impl Plan<'_> {
         Ok(None)
     }
 
-    fn sample(&self, data: &DataSet, index: usize) -> Result<Sample> {
+    fn sample(&self, data: &DataSet, index: usize) -> Result<DatasetSample> {
         let loaded = data.load(index)?;
         let photograph =
             loaded.map_err(|out| Error::malformed(format!("image '{}' {}", out.name, out.issue)))?;
-        Sample::new(&photograph, self.setting.preprocess)
+        DatasetSample::new(&photograph, self.setting.preprocess)
     }
 
     fn class_count(&self, data: &DataSet, index: usize) -> Result<usize> {
@@ -190,7 +190,7 @@ impl Plan<'_> {
     }
 }
 
-impl Part {
+impl StoredPart {
     /// Enters the images of a data set into the store, in order.
     pub(super) fn enter(
         name: &'static str,
@@ -234,7 +234,7 @@ impl Part {
                 data.len()
             )));
         }
-        Ok(Part { name, data, images, excluded, unmasked })
+        Ok(StoredPart { name, data, images, excluded, unmasked })
     }
 
     /// At most `count` of the images, evenly spaced over the part.

@@ -22,7 +22,7 @@ use crate::store::Store;
 use crate::sweep::StageIds;
 use candidates::GIVEN;
 
-pub use images::{FoundImage, Images, Inspected, Part};
+pub use images::{FoundImage, Images, Inspected, StoredPart};
 pub use plan::{Compared, Plan, PlannedStage, Setting, StageKind};
 pub use stages::{EnteredStage, identity_remark};
 
@@ -60,7 +60,7 @@ pub trait Catalogue {
 /// Receives the events of a run.
 pub trait Observer {
     /// The images of a part were read.
-    fn part(&self, part: &Part);
+    fn part(&self, part: &StoredPart);
 
     /// A stage begins. Some of its rows may already be stored.
     fn stage(&self, name: &str, configurations: usize, images: usize, rows: usize) -> Box<dyn Progress>;
@@ -78,8 +78,8 @@ pub struct Protocol<'a> {
     /// The ids of the model and of the experiment in the store.
     model: i64,
     id: i64,
-    validation: Option<Part>,
-    test: Part,
+    validation: Option<StoredPart>,
+    test: StoredPart,
     stages: Vec<StageKind>,
     /// The index of the next stage.
     next: usize,
@@ -126,7 +126,7 @@ impl<'a> Protocol<'a> {
     ) -> Result<Self> {
         let asks_masks = plan.asks_masks()?;
         let mut enter = |name, data, inspected| {
-            let mut part = Part::enter(name, data, inspected, store)?;
+            let mut part = StoredPart::enter(name, data, inspected, store)?;
             part.unmasked.retain(|_| asks_masks);
             observer.part(&part);
             Ok::<_, Error>(part)

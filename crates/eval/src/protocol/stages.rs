@@ -4,7 +4,7 @@ use monosplit_engine::EngineIdentity;
 use monosplit_graph::Result;
 
 use super::plan::{PlannedStage, StageKind};
-use super::{Observer, Part, Protocol, no_validation};
+use super::{Observer, Protocol, StoredPart, no_validation};
 use crate::candidate::Candidate;
 use crate::store::{Member, Provenance, Stage, Store, Worker};
 use crate::sweep::{EvaluatedImage, Measurer, SharedSweep, StageIds};
@@ -47,7 +47,7 @@ impl Protocol<'_> {
     }
 
     /// The images a stage is about.
-    pub(super) fn part(&self, stage: &PlannedStage) -> Result<&Part> {
+    pub(super) fn part(&self, stage: &PlannedStage) -> Result<&StoredPart> {
         match (stage.on_validation, &self.validation) {
             (false, _) => Ok(&self.test),
             (true, Some(part)) => Ok(part),

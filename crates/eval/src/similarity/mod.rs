@@ -6,7 +6,7 @@ mod ssim;
 
 pub use correlation::{pearson, ranks, spearman};
 pub use hog::Hog;
-pub use ssim::{Ssim, Window};
+pub use ssim::{Ssim, SsimWindow};
 
 use monosplit_graph::{Options, Result};
 
@@ -75,7 +75,7 @@ impl Similarity {
         let found = match self {
             Similarity::Ssim => ssim(Ssim::default(), Some(height)),
             Similarity::SsimGaussian => {
-                ssim(Ssim { window: Window::GAUSSIAN, ..Ssim::default() }, Some(height))
+                ssim(Ssim { window: SsimWindow::GAUSSIAN, ..Ssim::default() }, Some(height))
             }
             Similarity::SsimFlat => ssim(Ssim::default(), None),
             Similarity::Hog => {

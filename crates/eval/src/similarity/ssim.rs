@@ -5,7 +5,7 @@
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ssim {
     /// The window.
-    pub window: Window,
+    pub window: SsimWindow,
     /// `K₁`
     pub k1: f64,
     /// `K₂`
@@ -16,21 +16,21 @@ pub struct Ssim {
 
 /// A window, the product of the same weights along both axes.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Window {
+pub enum SsimWindow {
     /// Equal weights on this odd number of elements.
     Uniform(usize),
     /// A Gaussian of this deviation, out to 3.5 deviations.
     Gaussian(f64),
 }
 
-impl Window {
+impl SsimWindow {
     /// The window of the original paper.
-    pub const GAUSSIAN: Window = Window::Gaussian(1.5);
+    pub const GAUSSIAN: SsimWindow = SsimWindow::Gaussian(1.5);
 
     fn weights(self) -> Vec<f64> {
         let weights: Vec<f64> = match self {
-            Window::Uniform(size) => vec![1.0; size.max(1)],
-            Window::Gaussian(deviation) => {
+            SsimWindow::Uniform(size) => vec![1.0; size.max(1)],
+            SsimWindow::Gaussian(deviation) => {
                 let reach = (3.5 * deviation + 0.5) as i64;
                 (-reach..=reach).map(|x| (-0.5 * (x as f64 / deviation).powi(2)).exp()).collect()
             }
@@ -43,7 +43,7 @@ impl Window {
 impl Default for Ssim {
     /// The defaults of scikit-image.
     fn default() -> Self {
-        Ssim { window: Window::Uniform(7), k1: 0.01, k2: 0.03, sample_covariance: true }
+        Ssim { window: SsimWindow::Uniform(7), k1: 0.01, k2: 0.03, sample_covariance: true }
     }
 }
 

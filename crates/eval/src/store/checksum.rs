@@ -149,7 +149,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Scratch, configuration, provenance};
-    use super::super::{Filter, Row};
+    use super::super::{Row, RowFilter};
     use super::*;
     use crate::metric::Better;
 
@@ -185,7 +185,7 @@ mod tests {
         ] {
             let scratch = Scratch::new("checksums");
             filled(&scratch);
-            assert_eq!(Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap().len(), 20);
+            assert_eq!(Store::read(&scratch.store()).unwrap().rows(&RowFilter::default()).unwrap().len(), 20);
             let connection = Connection::open(scratch.store()).unwrap();
             connection.execute_batch(&format!("PRAGMA foreign_keys = OFF; {change}")).unwrap();
             drop(connection);
@@ -229,7 +229,7 @@ mod tests {
         connection.execute_batch(older).unwrap();
         drop(connection);
         let read = Store::read(&scratch.store()).unwrap();
-        let rows = read.rows(&Filter::default()).unwrap();
+        let rows = read.rows(&RowFilter::default()).unwrap();
         assert!(rows.len() == 20 && rows.iter().all(|row| row.engine.is_none() && row.value.is_some()));
         assert!(read.identities((1, 7)).unwrap().is_empty());
         filled(&scratch);

@@ -21,7 +21,7 @@ use crate::metric::Better;
 pub use columns::columns;
 pub use plan::{Member, Planned, Record, RecordedIssue, Stage};
 pub use put::{Provenance, Row};
-pub use query::{Filter, StoredRow};
+pub use query::{RowFilter, StoredRow};
 pub use worker::Worker;
 
 const SCHEMA: &str = include_str!("schema.sql");
@@ -395,7 +395,7 @@ pub(crate) mod tests {
         let metric = store.metric("pointing game", Better::Higher).unwrap();
         store.put((model, 0), &[row(metric, 1.0)], &provenance()).unwrap();
         store.put((model, 0), &[row(metric, 2.0)], &provenance()).unwrap();
-        let rows = Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap();
+        let rows = Store::read(&scratch.store()).unwrap().rows(&RowFilter::default()).unwrap();
         assert_eq!(rows.iter().map(|row| row.value).collect::<Vec<_>>(), [Some(1.0)]);
         assert_eq!(store.measured((model, 0), &[(1, 1), (1, 2)]).unwrap(), [vec![metric], vec![]]);
         assert_eq!(

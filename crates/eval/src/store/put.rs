@@ -118,7 +118,7 @@ fn insert(
 #[cfg(test)]
 mod tests {
     use super::super::tests::{Scratch, configuration, provenance};
-    use super::super::{Configuration, Filter};
+    use super::super::{Configuration, RowFilter};
     use super::*;
     use crate::metric::Better;
 
@@ -139,7 +139,7 @@ mod tests {
         let block = images.map(|image| row(image, Some(0.3)));
         assert_eq!(store.put((model, 7), &block, &second).unwrap(), 1);
         assert_eq!(store.put((model, 7), &block, &second).unwrap(), 0);
-        let rows = Store::read(&scratch.store()).unwrap().rows(&Filter::default()).unwrap();
+        let rows = Store::read(&scratch.store()).unwrap().rows(&RowFilter::default()).unwrap();
         let found: Vec<_> = rows.iter().map(|row| (row.value, row.instructions.as_deref())).collect();
         assert_eq!(found, [(Some(0.1), Some("avx2")), (Some(0.3), Some("neon"))]);
         assert_eq!(store.identities((model, 7)).unwrap(), [first.identity, second.identity]);

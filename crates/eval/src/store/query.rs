@@ -9,7 +9,7 @@ use super::{RESULTS, Store};
 
 /// A filter of rows. A text matches if the row's text contains it, regardless of case.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Filter {
+pub struct RowFilter {
     /// In the model's name or hash.
     pub model: Option<String>,
     /// In the method's name or in its title.
@@ -73,7 +73,7 @@ impl Store {
     }
 
     /// The matching rows, in an order that does not depend on when or by which process they were computed.
-    pub fn rows(&self, filter: &Filter) -> Result<Vec<StoredRow>> {
+    pub fn rows(&self, filter: &RowFilter) -> Result<Vec<StoredRow>> {
         let columns =
             ["model || model_hash", "method || ' ' || title", "options", "layer", "part", "image", "metric"];
         let fits: Vec<String> = (1..)
@@ -190,17 +190,17 @@ mod tests {
             };
             store.put((model, seed), &images.map(row), &provenance()).unwrap();
         }
-        let found = |filter: Filter| -> Vec<(String, String)> {
+        let found = |filter: RowFilter| -> Vec<(String, String)> {
             store.rows(&filter).unwrap().into_iter().map(|row| (row.image, row.part)).collect()
         };
         let expected = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
             rows.iter().map(|(image, part)| ((*image).to_owned(), (*part).to_owned())).collect()
         };
         let both = ("b", "validation and test");
-        let seed = |seed| Filter { seed: Some(seed), ..Filter::default() };
+        let seed = |seed| RowFilter { seed: Some(seed), ..RowFilter::default() };
         assert_eq!(found(seed(0)), expected(&[("n", ""), ("t", "test"), ("v", "validation"), both]));
         assert_eq!(found(seed(1)), expected(&[("n", ""), ("v", "test"), ("t", "validation"), both]));
-        let tested = Filter { part: Some("Test".into()), ..seed(0) };
+        let tested = RowFilter { part: Some("Test".into()), ..seed(0) };
         assert_eq!(found(tested), expected(&[("t", "test"), both]));
         let viewed =
             store.list("SELECT DISTINCT part FROM results ORDER BY 1", &[], |row| row.get::<_, String>(0));

@@ -107,7 +107,7 @@ mod tests {
     use monosplit_image::{Filter, Fit, Preset};
 
     use super::super::tests::Scratch;
-    use super::super::{Filter as RowFilter, Store, StoredRow};
+    use super::super::{RowFilter, Store, StoredRow};
     use super::*;
 
     /// A store of version 1 that version 0.1.0 wrote (`scripts/make_store_fixture.sh`).

@@ -7,7 +7,7 @@ use monosplit_image::Preprocess;
 
 use super::{Evaluator, MissingValues, Outcome, StageGrid, StageIds, Unit};
 use crate::candidate::Candidate;
-use crate::dataset::{DataSet, Sample};
+use crate::dataset::{DataSet, DatasetSample};
 use crate::metric::Undefined;
 use crate::store::Row;
 
@@ -57,7 +57,7 @@ impl<'a> Measurer<'a> {
                 );
                 return Err(Error::malformed(message));
             }
-            samples.push(Sample::new(&photograph, self.preprocess)?);
+            samples.push(DatasetSample::new(&photograph, self.preprocess)?);
         }
         if self.prepared != Some(unit.group) {
             self.prepared = None;

@@ -9,7 +9,7 @@ mod shared;
 use monosplit_graph::Result;
 
 use crate::candidate::{Candidate, groups};
-use crate::dataset::Sample;
+use crate::dataset::DatasetSample;
 use crate::metric::{Better, Undefined};
 
 pub use measure::{Measured, Measurer};
@@ -39,7 +39,7 @@ pub trait Evaluator {
     fn prepare(&mut self, group: &[&Candidate]) -> Result<()>;
 
     /// Loads a batch of images.
-    fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()>;
+    fn load(&mut self, samples: Vec<DatasetSample>, images: &[EvaluatedImage]) -> Result<()>;
 
     /// The value of one metric for one of the prepared candidates and one of the loaded images.
     fn evaluate(&mut self, metric: usize, image: usize, candidate: usize) -> Result<Outcome>;
@@ -141,7 +141,7 @@ mod tests {
             Ok(())
         }
 
-        fn load(&mut self, samples: Vec<Sample>, images: &[EvaluatedImage]) -> Result<()> {
+        fn load(&mut self, samples: Vec<DatasetSample>, images: &[EvaluatedImage]) -> Result<()> {
             assert_eq!(samples.len(), images.len());
             self.images = images.iter().map(|image| image.index).collect();
             Ok(())

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use monosplit_eval::store::{Filter, Store};
+use monosplit_eval::store::{RowFilter, Store};
 
 /// Reads the store at `path`; whether all of it could be read.
 pub(crate) fn read(path: &Path) -> bool {
     let Ok(store) = Store::read(path) else { return false };
-    let rows = store.rows(&Filter::default());
+    let rows = store.rows(&RowFilter::default());
     let planned = store.experiments().and_then(|names| {
         names.iter().try_for_each(|name| store.planned(Some(name)).map(|_| ()))?;
         store.image_hashes()

@@ -12,12 +12,12 @@ use crate::patch_grid::Grid;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Attention {
     /// How the attention of several layers is combined.
-    pub over: Layers,
+    pub over: AttentionLayers,
 }
 
 /// How the attention of several layers is combined.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Layers {
+pub enum AttentionLayers {
     /// The last layer only, averaged over heads.
     #[default]
     Last,
@@ -30,9 +30,9 @@ pub enum Layers {
 impl Method for Attention {
     fn name(&self) -> String {
         match self.over {
-            Layers::Last => "attention",
-            Layers::Rollout => "attention-rollout",
-            Layers::TimesGradient => "attention-x-gradient",
+            AttentionLayers::Last => "attention",
+            AttentionLayers::Rollout => "attention-rollout",
+            AttentionLayers::TimesGradient => "attention-x-gradient",
         }
         .into()
     }
@@ -49,7 +49,9 @@ impl GraphMethod for Attention {
         }
         let (layers, tokens) = attentions(builder)?;
         let mut rolled = None;
-        for &layer in layers.iter().skip(if self.over == Layers::Last { layers.len() - 1 } else { 0 }) {
+        for &layer in
+            layers.iter().skip(if self.over == AttentionLayers::Last { layers.len() - 1 } else { 0 })
+        {
             let step = self.step(builder, layer, tokens)?;
             rolled = Some(match rolled {
                 None => step,
@@ -69,7 +71,7 @@ impl Attention {
     /// The factor of one layer, `[N, T, T]`.
     fn step(&self, builder: &mut ExplanationBuilder<'_>, layer: NodeId, tokens: usize) -> Result<NodeId> {
         let mut weights = layer;
-        if self.over == Layers::TimesGradient {
+        if self.over == AttentionLayers::TimesGradient {
             let gradient = builder.gradient(layer)?;
             let both = builder.graph.times(layer, gradient)?;
             weights = builder.graph.rectified(both)?;
@@ -77,9 +79,9 @@ impl Attention {
         let g = &mut builder.graph;
         let mean = g.reduced(Reduction::Mean, weights, &[1], false)?;
         let share = match self.over {
-            Layers::Last => return Ok(mean),
-            Layers::Rollout => 0.5,
-            Layers::TimesGradient => 1.0,
+            AttentionLayers::Last => return Ok(mean),
+            AttentionLayers::Rollout => 0.5,
+            AttentionLayers::TimesGradient => 1.0,
         };
         let diagonal = (0..tokens * tokens).map(|i| if i % (tokens + 1) == 0 { share } else { 0.0 });
         let identity = g.constant(Tensor::new([tokens, tokens], diagonal.collect::<Vec<f64>>())?);
@@ -188,7 +190,7 @@ mod tests {
         g
     }
 
-    fn map(graph: &Graph, over: Layers) -> Result<SaliencyMap> {
+    fn map(graph: &Graph, over: AttentionLayers) -> Result<SaliencyMap> {
         let engine = Cpu::default().precision(Precision::F64);
         let explainer = Explainer::new(graph, &[MapRequest::at_input(Attention { over })], &engine)?;
         let noise = Noise::new(8);
@@ -199,7 +201,7 @@ mod tests {
 
     #[test]
     fn attention_lies_on_the_grid_of_patches_and_is_a_distribution_at_most() {
-        for over in [Layers::Last, Layers::Rollout] {
+        for over in [AttentionLayers::Last, AttentionLayers::Rollout] {
             let map = map(&network(true), over).unwrap();
             assert_eq!(map.values.shape(), [2, 2, 3]);
             for sample in map.values.to_f64().chunks(6) {
@@ -207,7 +209,7 @@ mod tests {
                 assert!(sample.iter().all(|&v| v > 0.0) && sum < 1.0, "{sample:?}");
             }
         }
-        let map = map(&network(true), Layers::TimesGradient).unwrap();
+        let map = map(&network(true), AttentionLayers::TimesGradient).unwrap();
         assert_eq!(map.values.shape(), [2, 2, 3]);
         assert!(map.values.to_f64().iter().all(|&v| v >= 0.0));
         assert!(map.values.to_f64().iter().any(|&v| v > 0.0));
@@ -215,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_network_without_attention_says_so() {
-        let error = map(&network(false), Layers::Rollout).unwrap_err().to_string();
+        let error = map(&network(false), AttentionLayers::Rollout).unwrap_err().to_string();
         assert!(error.contains("no attention"), "{error}");
     }
 }

@@ -9,7 +9,7 @@ use super::{DeepLift, PoolChange};
 use crate::explain_batch::{Class, ExplainBatch};
 use crate::explainer::Explainer;
 use crate::explanation_graph::inputs;
-use crate::finish::{Channels, Finish};
+use crate::finish::{ChannelReduction, Finish};
 use crate::method::{
     AttributedLayer, Attributions, Diagnostic, GraphMethod, MapRequest, Method, MultiPass, NetworkLayer,
     PreparedMethod, Procedure,
@@ -65,7 +65,7 @@ impl MultiPass for DeepShap {
         let lift = DeepLift { baseline: ReferenceImage::Given, pool: self.pool };
         let layer = target.layer.map(str::to_owned);
         let request = MapRequest::of(std::sync::Arc::new(lift), layer.clone())
-            .finish(Finish { channels: Channels::Keep, ..Finish::default() });
+            .finish(Finish { channels: ChannelReduction::Keep, ..Finish::default() });
         Ok(Box::new(Averaging {
             baselines: self.baselines.clone(),
             count,

@@ -35,7 +35,7 @@ mod xgrad_cam;
 
 pub(crate) use ablation_cam::BELOW;
 pub use ablation_cam::{Ablated, AblationCam};
-pub use attention::{Attention, Layers};
+pub use attention::{Attention, AttentionLayers};
 pub use control::{GroundTruth, ImageItself, RandomMap};
 pub use deconvolution::Deconvolution;
 pub use deep_lift::{DeepLift, PoolChange};

@@ -106,7 +106,7 @@ fn the_share_is_the_ratio_of_the_hidden_to_the_ordinary_gradient() {
         let layer = if name == "tinyresnet" { "/layer2/conv1/Conv" } else { "/features/features.7/Conv" };
         let channels = |request: MapRequest| {
             let finish = monosplit_explain::Finish {
-                channels: monosplit_explain::Channels::Keep,
+                channels: monosplit_explain::ChannelReduction::Keep,
                 ..Default::default()
             };
             request.finish(finish)

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use monosplit_image::{
-    Channels, Filter, Fit, OrientationChoice, Picture, Preprocess, Preset, ReadOptions, Resize, Scale,
+    Channels, Filter, Fit, OrientationChoice, Picture, PixelRange, Preprocess, Preset, ReadOptions, Resize,
 };
 use monosplit_testing::shared;
 
@@ -199,7 +199,7 @@ fn tensors_are_torchvisions() {
     assert_tensor(fitted(Preset::Imagenet, 20), "sliver.png", "sliver", 1);
     let bicubic = fitted(Preset::Imagenet, 20).filter(Filter::Bicubic);
     assert_tensor(bicubic, "upright-sliver.png", "sliver-bicubic", 1);
-    let raw = Preset::None.options().scale(Scale::Bytes).channels(Channels::Rgb);
+    let raw = Preset::None.options().scale(PixelRange::Bytes).channels(Channels::Rgb);
     assert_tensor(raw, "line.png", "raw", 1);
 }
 

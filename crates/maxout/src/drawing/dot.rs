@@ -5,10 +5,10 @@ use std::fmt::Write;
 use monosplit_graph::Result;
 
 use super::{Picture, Shape, Stream};
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 
 /// The network in the DOT language.
-pub fn dot(network: &Network) -> Result<String> {
+pub fn dot(network: &MaxoutNetwork) -> Result<String> {
     let picture = Picture::of(network)?;
     let mut text = String::from(
         "digraph network {\n  rankdir=LR;\n  node [fontname=\"Helvetica\", style=\"filled\", fillcolor=\"white\"];\n  edge [fontname=\"Helvetica\", fontsize=10];\n",

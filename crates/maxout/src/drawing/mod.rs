@@ -6,7 +6,7 @@ mod svg;
 
 use monosplit_graph::{Error, Result};
 
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 use crate::neuron::{Neuron, NeuronId};
 use crate::rational::Rational;
 
@@ -60,7 +60,7 @@ struct Picture {
 }
 
 impl Picture {
-    fn of(network: &Network) -> Result<Self> {
+    fn of(network: &MaxoutNetwork) -> Result<Self> {
         let neurons = network.neurons().len() - 1;
         let arcs: usize = network.neurons().map(|(_, neuron)| neuron.sources().len()).sum();
         if neurons > MAX_DRAWN_NEURONS || arcs > MAX_DRAWN_ARCS {
@@ -78,7 +78,7 @@ impl Picture {
     }
 }
 
-fn described(network: &Network, id: NeuronId, neuron: &Neuron) -> NeuronBox {
+fn described(network: &MaxoutNetwork, id: NeuronId, neuron: &Neuron) -> NeuronBox {
     let name = network.name(id).to_owned();
     let (shape, rule) = match neuron {
         Neuron::Unit | Neuron::Input => (Shape::Input, String::new()),

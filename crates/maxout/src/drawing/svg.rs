@@ -6,7 +6,7 @@ use monosplit_graph::Result;
 
 use super::layout::LayeredLayout;
 use super::{Arrow, NeuronBox, Picture, Shape, Stream};
-use crate::network::Network;
+use crate::network::MaxoutNetwork;
 
 const MARGIN: f64 = 40.0;
 /// Half the height of a box.
@@ -19,7 +19,7 @@ const LEGEND: f64 = 30.0;
 const LABEL_PLACES: [f64; 9] = [0.5, 0.4, 0.6, 0.32, 0.68, 0.25, 0.75, 0.18, 0.82];
 
 /// The network as an SVG picture.
-pub fn svg(network: &Network) -> Result<String> {
+pub fn svg(network: &MaxoutNetwork) -> Result<String> {
     let picture = Picture::of(network)?;
     let ends: Vec<(usize, usize)> = picture.arrows.iter().map(|arrow| (arrow.from, arrow.to)).collect();
     let layout = LayeredLayout::new(picture.boxes.len(), &ends)?;

@@ -12,7 +12,7 @@ use monosplit_graph::{Error, Graph, Node, Op, Result};
 
 use array::{Array, accumulate, check_count, constant, finished, number, positions};
 
-use crate::network::{MAX_DEGREE, MAX_RANK, Network, is_name_character};
+use crate::network::{MAX_DEGREE, MAX_RANK, MaxoutNetwork, is_name_character};
 use crate::neuron::{Form, NeuronId};
 use crate::rational::Rational;
 
@@ -20,7 +20,7 @@ use crate::rational::Rational;
 const MAX_WORK: usize = 1 << 21;
 
 /// The network that a graph of affine maps, maxima and products is, for one sample.
-pub fn from_graph(graph: &Graph) -> Result<Network> {
+pub fn from_graph(graph: &Graph) -> Result<MaxoutNetwork> {
     let graph = max_form(&graph.pruned()?)?;
     let mut builder = Builder::new(&graph)?;
     let mut values: Vec<Array> = Vec::with_capacity(graph.len());
@@ -63,7 +63,7 @@ fn lengths(node: &Node) -> Result<Vec<usize>> {
 }
 
 struct Builder {
-    network: Network,
+    network: MaxoutNetwork,
     given: std::vec::IntoIter<Array>,
     work: usize,
 }
@@ -81,7 +81,7 @@ impl Builder {
             check_count(&[names.len()])?;
             shapes.push(shape);
         }
-        let network = Network::new(names)?;
+        let network = MaxoutNetwork::new(names)?;
         let mut neurons = network.inputs();
         let mut arrays = Vec::new();
         for shape in shapes {

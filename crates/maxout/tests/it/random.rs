@@ -1,6 +1,6 @@
 //! Networks and points that look random and are the same in every run.
 
-use monosplit_maxout::{Form, Network, NeuronId, Rational};
+use monosplit_maxout::{Form, MaxoutNetwork, NeuronId, Rational};
 use monosplit_testing::SplitMix64;
 
 pub(crate) struct Random(SplitMix64);
@@ -57,9 +57,9 @@ struct Known {
     inputs: u64,
 }
 
-pub(crate) fn network(random: &mut Random, recipe: Recipe) -> Network {
+pub(crate) fn network(random: &mut Random, recipe: Recipe) -> MaxoutNetwork {
     let dimension = 1 + random.below(3);
-    let mut network = Network::new(["x", "y", "z"].into_iter().take(dimension)).unwrap();
+    let mut network = MaxoutNetwork::new(["x", "y", "z"].into_iter().take(dimension)).unwrap();
     let mut known: Vec<Known> = network
         .inputs()
         .enumerate()
@@ -84,7 +84,7 @@ pub(crate) fn network(random: &mut Random, recipe: Recipe) -> Network {
 
 fn addition(
     random: &mut Random,
-    network: &mut Network,
+    network: &mut MaxoutNetwork,
     name: String,
     known: &[Known],
     recipe: Recipe,
@@ -115,7 +115,7 @@ fn addition(
 
 fn multiplication(
     random: &mut Random,
-    network: &mut Network,
+    network: &mut MaxoutNetwork,
     name: String,
     known: &[Known],
     recipe: Recipe,

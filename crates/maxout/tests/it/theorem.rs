@@ -2,8 +2,8 @@
 
 use crate::random::{Random, Recipe, network};
 use monosplit_maxout::{
-    Bound, Counts, Expansion, Inputs, Network, Products, Rational, Split, SplitOptions, Variables, parse,
-    split,
+    Bound, Counts, DecomposedNetwork, Expansion, Inputs, MaxoutNetwork, ProductDecomposition, Rational,
+    SplitOptions, Variables, parse, split,
 };
 
 const NETWORKS: u64 = 2000;
@@ -17,14 +17,14 @@ fn shifted() -> Inputs {
 fn ways() -> Vec<SplitOptions> {
     let inputs = [Inputs::Rectified, Inputs::Streams, Inputs::Shifted(Rational::zero()), shifted()];
     let both = |inputs: Inputs| {
-        [Products::Binomial, Products::Powers]
+        [ProductDecomposition::Binomial, ProductDecomposition::Powers]
             .map(|products| SplitOptions::default().inputs(inputs.clone()).products(products))
     };
     inputs.into_iter().flat_map(both).collect()
 }
 
 /// Random networks with a source of more randomness for each.
-fn networks(recipe: Recipe) -> impl Iterator<Item = (Network, Random)> {
+fn networks(recipe: Recipe) -> impl Iterator<Item = (MaxoutNetwork, Random)> {
     (0..NETWORKS).map(move |seed| {
         let mut random = Random::new(seed);
         (network(&mut random, recipe), random)
@@ -39,7 +39,7 @@ fn given(options: &SplitOptions, x: &[Rational]) -> Vec<Rational> {
     }
 }
 
-fn streams(pair: &Split, at: &[Rational]) -> Vec<Rational> {
+fn streams(pair: &DecomposedNetwork, at: &[Rational]) -> Vec<Rational> {
     [&pair.g, &pair.h].iter().flat_map(|stream| stream.evaluate(at).unwrap()).collect()
 }
 
@@ -48,7 +48,12 @@ fn midpoint(x: &[Rational], y: &[Rational]) -> Vec<Rational> {
     x.iter().zip(y).map(|(x, y)| &(x + y) * &half).collect()
 }
 
-fn assert_convex_between(pair: &Split, x: &[Rational], y: &[Rational], text: &dyn std::fmt::Display) {
+fn assert_convex_between(
+    pair: &DecomposedNetwork,
+    x: &[Rational],
+    y: &[Rational],
+    text: &dyn std::fmt::Display,
+) {
     let ends = midpoint(&streams(pair, x), &streams(pair, y));
     for (between, mean) in streams(pair, &midpoint(x, y)).iter().zip(&ends) {
         assert!(between <= mean, "between {x:?} and {y:?}\n{text}");
@@ -78,7 +83,7 @@ fn slow_f_is_g_minus_h_exactly() {
 #[test]
 fn any_pair_of_streams_will_do() {
     for (f, mut random) in networks(Recipe::default()) {
-        for products in [Products::Binomial, Products::Powers] {
+        for products in [ProductDecomposition::Binomial, ProductDecomposition::Powers] {
             let pair =
                 split(&f, &SplitOptions::default().inputs(Inputs::Streams).products(products)).unwrap();
             let at = random.point(2 * f.inputs().len(), 0);
@@ -112,7 +117,7 @@ fn slow_no_weight_but_those_of_inputs_is_negative() {
 fn slow_powers_are_convex_between_any_two_points() {
     for (f, mut random) in networks(Recipe::default()) {
         for (inputs, least) in [(Inputs::Rectified, -4), (shifted(), -C)] {
-            let options = SplitOptions::default().inputs(inputs).products(Products::Powers);
+            let options = SplitOptions::default().inputs(inputs).products(ProductDecomposition::Powers);
             let pair = split(&f, &options).unwrap();
             for _ in 0..4 {
                 let [x, y] = [0; 2].map(|_| random.point(f.inputs().len(), least));
@@ -180,14 +185,14 @@ fn posynomials_are_convex_on_logarithmic_axes() {
 fn the_papers_split_of_a_product_is_not_convex() {
     let f = parse("input x, y\nf = x * y\noutput f").unwrap();
     let [x, y] = [[2, 0], [0, 2]].map(|point| point.map(Rational::from));
-    let value = |products: Products, at: &[Rational]| {
+    let value = |products: ProductDecomposition, at: &[Rational]| {
         let pair = split(&f, &SplitOptions::default().products(products)).unwrap();
         pair.g.evaluate(at).unwrap()[0].clone()
     };
     let ends = |products| midpoint(&[value(products, &x)], &[value(products, &y)])[0].clone();
     let between = |products| value(products, &midpoint(&x, &y));
-    assert!(between(Products::Binomial) > ends(Products::Binomial));
-    assert!(between(Products::Powers) <= ends(Products::Powers));
+    assert!(between(ProductDecomposition::Binomial) > ends(ProductDecomposition::Binomial));
+    assert!(between(ProductDecomposition::Powers) <= ends(ProductDecomposition::Powers));
 }
 
 /// Signs of weights alone do not make a network the largest of polynomials, or convex: a product of `−x` and a maximum is a
@@ -207,7 +212,7 @@ fn a_negative_factor_turns_a_maximum_into_a_minimum() {
 #[test]
 fn slow_streams_never_decrease_above_minus_c() {
     for (f, mut random) in networks(Recipe::default()) {
-        for products in [Products::Binomial, Products::Powers] {
+        for products in [ProductDecomposition::Binomial, ProductDecomposition::Powers] {
             let pair = split(&f, &SplitOptions::default().inputs(shifted()).products(products)).unwrap();
             for _ in 0..4 {
                 let x = random.point(f.inputs().len(), -C);
@@ -244,7 +249,7 @@ fn slow_sizes_stay_below_the_bound() {
 fn slow_the_posynomials_are_the_network() {
     let mut expanded = 0;
     for (f, mut random) in networks(Recipe { neurons: 4, degree: 3, ..Recipe::default() }) {
-        for products in [Products::Binomial, Products::Powers] {
+        for products in [ProductDecomposition::Binomial, ProductDecomposition::Powers] {
             let pair =
                 split(&f, &SplitOptions::default().inputs(Inputs::Streams).products(products)).unwrap();
             for variables in [Variables::Free, Variables::Streams] {

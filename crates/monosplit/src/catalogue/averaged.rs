@@ -6,7 +6,7 @@ use monosplit_explain::methods::{
 use monosplit_explain::{Baseline, Quadrature};
 use monosplit_graph::{Error, Result, array_file};
 
-use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily, MethodOption, Options, files, option};
 
 pub(super) const BASELINE: MethodOption =
     option("baseline", "0", "what the image is compared with: a number, mean (its own), or a .npy file");
@@ -20,10 +20,10 @@ const STDEV: MethodOption = option(
     "standard deviation of the noise, in units of the network's input or as 15% of its range",
 );
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "integrated-gradients",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "the gradient averaged on the way from a baseline to the image, times the way",
         citation: "Sundararajan, Taly, Yan: Axiomatic Attribution for Deep Networks, ICML 2017",
         options: &[
@@ -38,9 +38,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: integrated_gradients,
     },
-    Entry {
+    MethodEntry {
         name: "gradient-shap",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "gradients at random points between noisy copies of the image and random baselines",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017; as in Captum",
         options: &[
@@ -56,9 +56,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: gradient_shap,
     },
-    Entry {
+    MethodEntry {
         name: "smoothgrad",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "the gradient averaged over noisy copies of the image",
         citation: "Smilkov, Thorat, Kim, Viégas, Wattenberg: SmoothGrad: removing noise by adding noise, 2017",
         options: &[
@@ -70,9 +70,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: smooth_grad,
     },
-    Entry {
+    MethodEntry {
         name: "vargrad",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "the variance of the gradient over noisy copies of the image",
         citation: "Adebayo, Gilmer, Goodfellow, Kim: Local Explanation Methods for Deep Neural Networks Lack \
                    Sensitivity to Parameter Values, 2018",

@@ -3,17 +3,17 @@
 use monosplit_explain::methods::{EigenCam, GradCam, GradCamPlusPlus, HiResCam, LayerCam, XGradCam};
 use monosplit_graph::Result;
 
-use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, option};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily, MethodOption, Options, option};
 
 const RELU: MethodOption = option("relu", "yes", "whether what is below zero becomes zero");
 const NO_RELU: MethodOption = option("relu", "no", "whether what is below zero becomes zero");
 const POSITIVE: MethodOption =
     option("positive-gradients", "yes", "whether only positive gradients count, as published");
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "gradcam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "a layer's activations, weighted by the mean gradient of each channel",
         citation: "Selvaraju et al.: Grad-CAM, ICCV 2017",
         options: &[RELU],
@@ -22,9 +22,9 @@ pub(super) const ENTRIES: &[Entry] = &[
             Ok(ConfiguredMethod::new(GradCam { rectified }, "Grad-CAM"))
         },
     },
-    Entry {
+    MethodEntry {
         name: "gradcam++",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "a layer's activations, weighted by pixelwise shares of the positive gradient",
         citation: "Chattopadhay et al.: Grad-CAM++, WACV 2018",
         options: &[RELU],
@@ -33,17 +33,17 @@ pub(super) const ENTRIES: &[Entry] = &[
             Ok(ConfiguredMethod::new(GradCamPlusPlus { rectified }, "Grad-CAM++"))
         },
     },
-    Entry {
+    MethodEntry {
         name: "layercam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "a layer's activations, each weighted by its own positive gradient",
         citation: "Jiang et al.: LayerCAM, IEEE TIP 2021",
         options: &[POSITIVE, RELU],
         make: layer_cam,
     },
-    Entry {
+    MethodEntry {
         name: "hirescam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "a layer's activations, each weighted by its own gradient",
         citation: "Draelos, Carin: Use HiResCAM instead of Grad-CAM, 2020",
         options: &[NO_RELU],
@@ -52,9 +52,9 @@ pub(super) const ENTRIES: &[Entry] = &[
             Ok(ConfiguredMethod::new(HiResCam { rectified }, "HiResCAM"))
         },
     },
-    Entry {
+    MethodEntry {
         name: "xgradcam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "a layer's activations, weighted by the activation-weighted mean gradient",
         citation: "Fu et al.: Axiom-based Grad-CAM, BMVC 2020",
         options: &[RELU],
@@ -63,9 +63,9 @@ pub(super) const ENTRIES: &[Entry] = &[
             Ok(ConfiguredMethod::new(XGradCam { rectified }, "XGrad-CAM"))
         },
     },
-    Entry {
+    MethodEntry {
         name: "eigencam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "the first principal component of a layer's activations; knows no class",
         citation: "Muhammad, Yeasin: Eigen-CAM, IJCNN 2020",
         options: &[NO_RELU],

@@ -4,28 +4,28 @@ use monosplit_explain::methods::{GroundTruth, ImageItself, RandomMap};
 use monosplit_graph::Result;
 
 use super::averaged::SEED;
-use super::{ConfiguredMethod, Entry, Family, Options, files, option};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily, Options, files, option};
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "random",
-        family: Family::Control,
+        family: MethodFamily::Control,
         summary: "a random number at every place, another map for every image",
         citation: "a control",
         options: &[SEED],
         make: |options| Ok(ConfiguredMethod::new(RandomMap { seed: options.seed()? }, "Random map")),
     },
-    Entry {
+    MethodEntry {
         name: "image",
-        family: Family::Control,
+        family: MethodFamily::Control,
         summary: "the image itself, or the value of a layer, averaged over channels",
         citation: "a control",
         options: &[],
         make: |_| Ok(ConfiguredMethod::new(ImageItself, "Image")),
     },
-    Entry {
+    MethodEntry {
         name: "mask",
-        family: Family::Control,
+        family: MethodFamily::Control,
         summary: "what a person marked",
         citation: "a control",
         options: &[option(

@@ -1,10 +1,10 @@
 //! Options of an experiment's methods that say how an attribution becomes a map. They stand among the options of the method, so
 //! that formulas and ablations vary them like any other.
 
-use monosplit_explain::{Absolute, Channels, Finish, Upsampling};
+use monosplit_explain::{Absolute, ChannelReduction, Finish, Upsampling};
 use monosplit_graph::{Options, Result};
 
-use super::Entry;
+use super::MethodEntry;
 
 /// The names of the options.
 const KEYS: [&str; 4] = ["abs", "channels", "rectify", "upsampling"];
@@ -13,7 +13,7 @@ const KEYS: [&str; 4] = ["abs", "channels", "rectify", "upsampling"];
 /// order. A method's own option of the same name stays with the method.
 pub fn split_finish(text: &str) -> Result<(String, Finish, Vec<String>)> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
-    let entry = Entry::find(name)?;
+    let entry = MethodEntry::find(name)?;
     let (mut own, mut others) = (Vec::new(), Vec::new());
     for part in inline.split(',').filter(|part| !part.trim().is_empty()) {
         let key = part.split('=').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -38,17 +38,17 @@ pub fn split_finish(text: &str) -> Result<(String, Finish, Vec<String>)> {
 
 fn read(options: &mut Options) -> Result<Finish> {
     let channels = [
-        ("own", Channels::Own),
-        ("sum", Channels::Sum),
-        ("mean", Channels::Mean),
-        ("max", Channels::Max),
-        ("l2", Channels::L2),
-        ("positive", Channels::Positive),
+        ("own", ChannelReduction::Own),
+        ("sum", ChannelReduction::Sum),
+        ("mean", ChannelReduction::Mean),
+        ("max", ChannelReduction::Max),
+        ("l2", ChannelReduction::L2),
+        ("positive", ChannelReduction::Positive),
     ];
     let absolute = [("none", Absolute::None), ("map", Absolute::Map), ("channels", Absolute::Channels)];
     let upsampling = [("bilinear", Upsampling::Bilinear), ("nearest", Upsampling::Nearest)];
     Ok(Finish {
-        channels: options.one_of("channels", Channels::Own, &channels)?,
+        channels: options.one_of("channels", ChannelReduction::Own, &channels)?,
         absolute: options.one_of("abs", Absolute::None, &absolute)?,
         rectified: options.flag("rectify", false)?,
         upsampling: options.one_of("upsampling", Upsampling::Bilinear, &upsampling)?,

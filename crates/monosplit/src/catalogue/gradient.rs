@@ -2,30 +2,30 @@
 
 use monosplit_explain::methods::{Gradient, InputXGradient, Saliency};
 
-use super::{ConfiguredMethod, Entry, Family};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily};
 
 const SIMONYAN: &str = "Simonyan, Vedaldi, Zisserman: Deep Inside Convolutional Networks, ICLR workshop 2014";
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "gradient",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "the gradient of the class score with its sign, averaged over channels",
         citation: SIMONYAN,
         options: &[],
         make: |_| Ok(ConfiguredMethod::new(Gradient, "Gradient")),
     },
-    Entry {
+    MethodEntry {
         name: "saliency",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "the size of the gradient, the largest over channels",
         citation: SIMONYAN,
         options: &[],
         make: |_| Ok(ConfiguredMethod::new(Saliency, "Saliency")),
     },
-    Entry {
+    MethodEntry {
         name: "input-x-gradient",
-        family: Family::Gradient,
+        family: MethodFamily::Gradient,
         summary: "the gradient times the value it belongs to, added up over channels",
         citation: "Shrikumar, Greenside, Shcherbina, Kundaje: Not Just a Black Box, 2016",
         options: &[],

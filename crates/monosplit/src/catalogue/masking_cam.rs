@@ -4,14 +4,14 @@ use monosplit_explain::methods::{Ablated, AblationCam, Definition, ScoreCam};
 use monosplit_graph::Result;
 
 use super::averaged::{BATCH, batch};
-use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, option};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily, MethodOption, Options, option};
 
 const RELU: MethodOption = option("relu", "yes", "whether what is below zero becomes zero");
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "scorecam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "the channels of a layer, weighted by what the network says of the image behind each",
         citation: "Wang et al.: Score-CAM: Score-Weighted Visual Explanations for CNNs, CVPR Workshops 2020",
         options: &[
@@ -25,9 +25,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: score_cam,
     },
-    Entry {
+    MethodEntry {
         name: "ablationcam",
-        family: Family::Cam,
+        family: MethodFamily::Cam,
         summary: "the channels of a layer, weighted by how much the score falls without each",
         citation: "Desai, Ramaswamy: Ablation-CAM: Visual Explanations via Gradient-free Localization, WACV 2020",
         options: &[

@@ -42,11 +42,11 @@ const LAYER_APART: Hint = Hint::new("layer-apart", "a layer is named apart from 
 /// A method that can be asked for by name.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
-pub struct Entry {
+pub struct MethodEntry {
     /// The name by which it is chosen.
     pub name: &'static str,
     /// The family it is listed under.
-    pub family: Family,
+    pub family: MethodFamily,
     /// What it shows, in one line.
     pub summary: &'static str,
     /// Where it was published.
@@ -75,7 +75,7 @@ const fn option(key: &'static str, default: &'static str, meaning: &'static str)
 /// Methods that work alike.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Family {
+pub enum MethodFamily {
     /// Computed from the two monotone networks of the split.
     Split,
     /// Gradients, alone or averaged.
@@ -94,30 +94,30 @@ pub enum Family {
     Control,
 }
 
-impl Family {
+impl MethodFamily {
     /// All families, in the order in which they are listed.
-    pub const ALL: [Family; 8] = [
-        Family::Split,
-        Family::Gradient,
-        Family::Backpropagation,
-        Family::Cam,
-        Family::Attention,
-        Family::Propagation,
-        Family::Perturbation,
-        Family::Control,
+    pub const ALL: [MethodFamily; 8] = [
+        MethodFamily::Split,
+        MethodFamily::Gradient,
+        MethodFamily::Backpropagation,
+        MethodFamily::Cam,
+        MethodFamily::Attention,
+        MethodFamily::Propagation,
+        MethodFamily::Perturbation,
+        MethodFamily::Control,
     ];
 
     /// Its title in lists.
     pub fn title(self) -> &'static str {
         match self {
-            Family::Split => "the split",
-            Family::Gradient => "gradients",
-            Family::Backpropagation => "modified backpropagation",
-            Family::Cam => "class activation maps",
-            Family::Attention => "attention",
-            Family::Propagation => "propagation",
-            Family::Perturbation => "perturbation",
-            Family::Control => "controls",
+            MethodFamily::Split => "the split",
+            MethodFamily::Gradient => "gradients",
+            MethodFamily::Backpropagation => "modified backpropagation",
+            MethodFamily::Cam => "class activation maps",
+            MethodFamily::Attention => "attention",
+            MethodFamily::Propagation => "propagation",
+            MethodFamily::Perturbation => "perturbation",
+            MethodFamily::Control => "controls",
         }
     }
 }
@@ -185,7 +185,7 @@ impl ConfiguredMethod {
 
     /// The method in one word: its name and the options that differ from their default.
     pub fn canonical(&self) -> String {
-        let choices = Entry::find(self.name).map_or(&[][..], |entry| entry.options);
+        let choices = MethodEntry::find(self.name).map_or(&[][..], |entry| entry.options);
         let is_default = |(key, value): &&(&str, String)| {
             choices.iter().any(|option| option.key == *key && is_same(value, option.default))
         };
@@ -209,7 +209,7 @@ fn is_same(value: &str, default: &str) -> bool {
 }
 
 /// All methods, family by family.
-pub fn entries() -> impl Iterator<Item = &'static Entry> {
+pub fn entries() -> impl Iterator<Item = &'static MethodEntry> {
     [
         split::ENTRIES,
         gradient::ENTRIES,
@@ -226,9 +226,9 @@ pub fn entries() -> impl Iterator<Item = &'static Entry> {
     .flatten()
 }
 
-impl Entry {
+impl MethodEntry {
     /// The entry of that name; the error for an unknown name suggests the closest one.
-    pub fn find(name: &str) -> Result<&'static Entry> {
+    pub fn find(name: &str) -> Result<&'static MethodEntry> {
         let wanted = name.trim().to_ascii_lowercase().replace('_', "-");
         entries().find(|entry| entry.name == wanted).ok_or_else(|| {
             let names: Vec<&str> = entries().map(|entry| entry.name).collect();
@@ -263,7 +263,7 @@ impl Entry {
 /// the preprocessing of the images.
 #[derive(Clone, Debug)]
 pub struct MethodChoice {
-    entry: &'static Entry,
+    entry: &'static MethodEntry,
     given: Options,
     configured: ConfiguredMethod,
 }
@@ -275,7 +275,7 @@ impl MethodChoice {
         let (name, inline) = text.split_once(':').unwrap_or((text, ""));
         let mut given = Options::parse(inline)?;
         further.iter().try_for_each(|(key, value)| given.add(key, value))?;
-        let entry = Entry::find(name)?;
+        let entry = MethodEntry::find(name)?;
         let configured = entry.configure(given.clone())?;
         Ok(MethodChoice { entry, given, configured })
     }
@@ -377,7 +377,7 @@ pub fn parse(text: &str, further: &[(String, String)]) -> Result<ConfiguredMetho
 /// the same result.
 pub fn tidied(text: &str) -> Result<(&'static str, String)> {
     let (name, inline) = text.split_once(':').unwrap_or((text, ""));
-    let entry = Entry::find(name)?;
+    let entry = MethodEntry::find(name)?;
     let mut given = Options::parse(inline)?;
     let mut kept = Vec::new();
     for MethodOption { key, default, .. } in entry.options {

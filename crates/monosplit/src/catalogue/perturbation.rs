@@ -5,7 +5,7 @@ use monosplit_explain::methods::{FeatureAblation, KernelShap, Lime, Measure, Occ
 use monosplit_graph::{Error, Result, array_file};
 
 use super::averaged::{BASELINE, BATCH, SEED, baseline, batch, samples};
-use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily, MethodOption, Options, files, option};
 
 const PARTS: MethodOption = option(
     "parts",
@@ -19,10 +19,10 @@ const CELL: MethodOption = option("cell", "32", "side of the cells of the grid")
 const PROBABILITY: MethodOption =
     option("measure", "probability", "what is measured: probability or score of the class");
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "occlusion",
-        family: Family::Perturbation,
+        family: MethodFamily::Perturbation,
         summary: "how much the score falls when a window slides over the image",
         citation: "Zeiler, Fergus: Visualizing and Understanding Convolutional Networks, ECCV 2014",
         options: &[
@@ -41,17 +41,17 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: occlusion,
     },
-    Entry {
+    MethodEntry {
         name: "feature-ablation",
-        family: Family::Perturbation,
+        family: MethodFamily::Perturbation,
         summary: "how much the score falls when a part of the image is taken away",
         citation: "as in Captum; superpixels: Achanta et al.: SLIC Superpixels, TPAMI 2012",
         options: &[PARTS, SEGMENTS, COMPACTNESS, CELL, BASELINE, BATCH],
         make: feature_ablation,
     },
-    Entry {
+    MethodEntry {
         name: "rise",
-        family: Family::Perturbation,
+        family: MethodFamily::Perturbation,
         summary: "random smooth masks, counted by what the network says of the image behind them",
         citation: "Petsiuk, Das, Saenko: RISE: Randomized Input Sampling for Explanation, BMVC 2018",
         options: &[
@@ -65,9 +65,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: rise,
     },
-    Entry {
+    MethodEntry {
         name: "lime",
-        family: Family::Perturbation,
+        family: MethodFamily::Perturbation,
         summary: "a linear model of the network around the image, in terms of its parts (ridge regression)",
         citation: "Ribeiro, Singh, Guestrin: \"Why Should I Trust You?\", KDD 2016",
         options: &[
@@ -85,9 +85,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: lime,
     },
-    Entry {
+    MethodEntry {
         name: "kernel-shap",
-        family: Family::Perturbation,
+        family: MethodFamily::Perturbation,
         summary: "Shapley values of the parts of the image; exact where all sets of parts fit into the samples",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, NeurIPS 2017",
         options: &[

@@ -4,7 +4,7 @@ use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange,
 use monosplit_explain::{Composite, NamedRule, ReferenceImage, Rule};
 use monosplit_graph::{Error, Result, Tensor, array_file};
 
-use super::{ConfiguredMethod, Entry, Family, MethodOption, Options, files, option};
+use super::{ConfiguredMethod, MethodEntry, MethodFamily, MethodOption, Options, files, option};
 
 /// The default γ and α of rules.
 const GAMMA: f64 = 0.25;
@@ -18,10 +18,10 @@ const POOL: MethodOption = option(
     "max pooling: to whom the change is owed (change, which adds up), or to the winner (winner, as a gradient)",
 );
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "deeplift",
-        family: Family::Propagation,
+        family: MethodFamily::Propagation,
         summary: "what every pixel's difference from a baseline contributed to the score (Rescale rule)",
         citation: "Shrikumar, Greenside, Kundaje: Learning Important Features Through Propagating Activation \
                    Differences, 2017",
@@ -35,9 +35,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: deep_lift,
     },
-    Entry {
+    MethodEntry {
         name: "deepshap",
-        family: Family::Propagation,
+        family: MethodFamily::Propagation,
         summary: "DeepLIFT averaged over several baselines",
         citation: "Lundberg, Lee: A Unified Approach to Interpreting Model Predictions, 2017",
         options: &[
@@ -48,9 +48,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: deep_shap,
     },
-    Entry {
+    MethodEntry {
         name: "lrp",
-        family: Family::Propagation,
+        family: MethodFamily::Propagation,
         summary: "the score handed down from layer to layer by rules, added up over channels",
         citation: "Bach et al.: On Pixel-Wise Explanations for Non-Linear Classifier Decisions by Layer-Wise \
                    Relevance Propagation, 2015",
@@ -84,9 +84,9 @@ pub(super) const ENTRIES: &[Entry] = &[
         ],
         make: lrp,
     },
-    Entry {
+    MethodEntry {
         name: "attn-lrp",
-        family: Family::Propagation,
+        family: MethodFamily::Propagation,
         summary: "LRP that passes attention by the rules of AttnLRP: half of a product to each factor, softmax by \
                   its Taylor expansion, norms with their deviation held",
         citation: "Achtibat et al.: AttnLRP: Attention-Aware Layer-Wise Relevance Propagation for Transformers, \

@@ -10,7 +10,7 @@ use monosplit_explain::{
 use monosplit_graph::{Error, Result};
 
 use super::shift::{self, Shift, Usual};
-use super::{Closed, ConfiguredMethod, Entry, Family, MethodOption, Options, option};
+use super::{Closed, ConfiguredMethod, MethodEntry, MethodFamily, MethodOption, Options, option};
 
 const PAPER: &str =
     "Hidden Monotonicity: Explaining Deep Neural Networks via their DC Decomposition, CVPR 2026";
@@ -148,42 +148,42 @@ const RELEVANCE: &[MethodOption] =
 const PARTS: [(&str, StreamPart); 3] =
     [("combined", StreamPart::Combined), ("plus", StreamPart::Plus), ("minus", StreamPart::Minus)];
 
-pub(super) const ENTRIES: &[Entry] = &[
-    Entry {
+pub(super) const ENTRIES: &[MethodEntry] = &[
+    MethodEntry {
         name: "splitcam",
-        family: Family::Split,
+        family: MethodFamily::Split,
         summary: "the activations of a layer, weighted by a stream's sensitivities and added up",
         citation: PAPER,
         options: SENSITIVITY,
         make: split_cam,
     },
-    Entry {
+    MethodEntry {
         name: "splitcam-fused",
-        family: Family::Split,
+        family: MethodFamily::Split,
         summary: "the SplitCAMs of layers of all spatial sizes, combined into one map at the image",
         citation: "monosplit, the chapter Beyond the paper; SplitCAM: Hidden Monotonicity, CVPR 2026",
         options: FUSED,
         make: fused,
     },
-    Entry {
+    MethodEntry {
         name: "splitgrad",
-        family: Family::Split,
+        family: MethodFamily::Split,
         summary: "a stream's sensitivities, averaged over channels",
         citation: PAPER,
         options: SENSITIVITY,
         make: split_grad,
     },
-    Entry {
+    MethodEntry {
         name: "splitlrp",
-        family: Family::Split,
+        family: MethodFamily::Split,
         summary: "relevance propagated through the pair of streams, in double precision",
         citation: PAPER,
         options: RELEVANCE,
         make: split_lrp,
     },
-    Entry {
+    MethodEntry {
         name: "splitstream",
-        family: Family::Split,
+        family: MethodFamily::Split,
         summary: "the activations of one of the two streams, added up; their difference is the network's own",
         citation: PAPER,
         options: ACTIVATION,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use monosplit::catalogue::parse;
 use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::methods::Gradient;
-use monosplit::explain::{Channels, Class, Explainer, Finish, MapRequest, Settings};
+use monosplit::explain::{ChannelReduction, Class, Explainer, Finish, MapRequest, Settings};
 use monosplit::graph::{Tensor, npy};
 use monosplit::{ClassSource, Compilation, InputKind, Model};
 use monosplit_testing::relative_error;
@@ -44,7 +44,7 @@ fn values(network: &str) -> [(&'static str, Tensor); 2] {
 fn compare(network: &str, method: &str, of: &[&str], reference: &str, limit: f64) {
     let finish = match network {
         "text" => Finish::default(),
-        _ => Finish { channels: Channels::Keep, ..Finish::default() },
+        _ => Finish { channels: ChannelReduction::Keep, ..Finish::default() },
     };
     let explainer = opened(network).inputs_explainer_on(method, of, finish, &engine()).unwrap();
     let found = explainer.explain(&all_values(network), &Class::Top).unwrap();
@@ -143,7 +143,7 @@ fn maps_of_named_inputs_are_compiled() {
     ] {
         let finish = match network {
             "text" => Finish::default(),
-            _ => Finish { channels: Channels::Keep, ..Finish::default() },
+            _ => Finish { channels: ChannelReduction::Keep, ..Finish::default() },
         };
         let model = opened(network);
         let chosen = methods.map(|method| parse(method, &[]).unwrap());

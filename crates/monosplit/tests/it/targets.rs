@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use monosplit::engine::{Cpu, Precision};
 use monosplit::explain::methods::{Gradient, IntegratedGradients};
-use monosplit::explain::{Channels, Class, Explainer, Explanation, Finish, MapRequest, Parameters, Settings};
+use monosplit::explain::{
+    ChannelReduction, Class, Explainer, Explanation, Finish, MapRequest, Parameters, Settings,
+};
 use monosplit::graph::{Tensor, npy};
 use monosplit::{Model, TargetChoice, TargetContext};
 use monosplit_testing::relative_error;
@@ -51,7 +53,7 @@ fn scores(explanation: &Explanation) -> Vec<f64> {
 #[test]
 fn scores_and_gradients_of_every_target_are_pytorchs() {
     for (number, target) in targets().iter().enumerate() {
-        let whole = Finish { channels: Channels::Keep, ..Finish::default() };
+        let whole = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
         let found = explained(&targeted(target), &[MapRequest::at_input(Gradient).finish(whole)]);
         let [wanted, gradient] = ["score", "gradient"].map(|what| array(&format!("{number}.{what}.npy")));
         let error = relative_error(&scores(&found), &wanted.to_f64());

@@ -8,7 +8,7 @@ use monosplit::catalogue::MethodChoice;
 use monosplit::explain::Finish;
 use monosplit::graph::{Error, Result};
 use monosplit::render;
-use monosplit::render::{Edge, OverlayOptions, Polytope, Scene};
+use monosplit::render::{OverlayOptions, Polytope, PolytopeEdge, Scene};
 use monosplit::{GradientVertex, gradient_polytope};
 
 use crate::commands::drawing::Draws;
@@ -112,7 +112,7 @@ impl Draws for PolytopeFigure {
 }
 
 /// The least and the largest similarity of several.
-fn range(edges: &[Edge]) -> Option<(f64, f64)> {
+fn range(edges: &[PolytopeEdge]) -> Option<(f64, f64)> {
     let found = || edges.iter().filter_map(|edge| edge.similarity);
     let (low, high) = (found().reduce(f64::min)?, found().reduce(f64::max)?);
     (edges.len() > 1).then_some((low, high))

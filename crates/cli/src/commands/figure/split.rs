@@ -6,7 +6,7 @@ use clap::Args;
 use monosplit::catalogue::MethodChoice;
 use monosplit::explain::{Explanation, Finish, SaliencyMap};
 use monosplit::graph::{Error, Graph, Result};
-use monosplit::render::{Row, Scene};
+use monosplit::render::{GridRow, Scene};
 use monosplit::{RankedClass, default_layer};
 
 use crate::commands::drawing::Draws;
@@ -115,7 +115,7 @@ impl SplitFigure {
         input: &mut FigureInput,
         index: usize,
         out: &mut dyn Write,
-    ) -> Result<Option<Row>, Failure> {
+    ) -> Result<Option<GridRow>, Failure> {
         input.check_rows()?;
         let Some(sample) = input.next_sample()? else { return Ok(None) };
         let explained = panels.of(&sample, &input.classes.of(index, 1)?)?;

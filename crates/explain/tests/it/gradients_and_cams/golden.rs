@@ -10,7 +10,9 @@ use monosplit_explain::methods::{
     CoarseMap, Deconvolution, EigenCam, GradCam, GradCamPlusPlus, Gradient, GuidedBackprop, GuidedCam,
     HiResCam, InputXGradient, LayerCam, Saliency, XGradCam,
 };
-use monosplit_explain::{Channels, Class, Explainer, Finish, MapRequest, Method, Settings, Upsampling};
+use monosplit_explain::{
+    ChannelReduction, Class, Explainer, Finish, MapRequest, Method, Settings, Upsampling,
+};
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::passes::{CanonicalOptions, Stored, canonicalise};
 use monosplit_graph::{Graph, Tensor, npy};
@@ -62,7 +64,7 @@ impl Fixture {
             for (case, row) in cases.into_iter().zip(rows.chunks(each)) {
                 let (name, own) = case.split_once(" /").unwrap_or((&case, ""));
                 let layer = layer.cloned().or_else(|| (!own.is_empty()).then(|| format!("/{own}")));
-                let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+                let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
                 let place = layer.as_ref().map(|layer| format!("{layer}:out"));
                 requests.push(MapRequest::of(method(name), place).finish(finish));
                 expected.push((format!("{case} {}", layer.unwrap_or_default()), row.to_vec()));

@@ -8,7 +8,9 @@ use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::{
     Deconvolution, GradCam, Gradient, GuidedBackprop, HiResCam, InputXGradient, LayerCam, Saliency, XGradCam,
 };
-use monosplit_explain::{Channels, Class, Explainer, Explanation, Finish, MapRequest, Method, Settings};
+use monosplit_explain::{
+    ChannelReduction, Class, Explainer, Explanation, Finish, MapRequest, Method, Settings,
+};
 use monosplit_graph::op::{Reduction, Unary, Window};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Shape, Tensor};
 
@@ -95,7 +97,7 @@ fn explained(
     split_map: Vec<(Arc<dyn Method>, Option<&str>)>,
     images: &Tensor,
 ) -> Explanation {
-    let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+    let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
     let request = |(method, layer): (Arc<dyn Method>, Option<&str>)| {
         MapRequest::of(method, layer.map(str::to_owned)).finish(finish)
     };

@@ -12,7 +12,8 @@ use monosplit_explain::methods::{
     Lime, Occlusion, RandomMap, Rise, ScoreCam, SmoothGrad, VarGrad,
 };
 use monosplit_explain::{
-    Channels, Class, ExplainBatch, Explainer, Features, Finish, MapRequest, Method, Progress, Settings,
+    ChannelReduction, Class, ExplainBatch, Explainer, Features, Finish, MapRequest, Method, Progress,
+    Settings,
 };
 use monosplit_graph::batch::rows;
 use monosplit_graph::{Error, ErrorKind, Graph, Result, Tensor};
@@ -206,7 +207,7 @@ fn an_error_of_the_listener_ends_the_computation() {
 fn maps_that_differ_in_their_finish_alone_share_the_passes() {
     let heard = Heard::default();
     let own = MapRequest::at_input(SmoothGrad { samples: 10, batch: 4, ..SmoothGrad::default() });
-    let kept_channels = own.clone().finish(Finish { channels: Channels::Keep, ..Finish::default() });
+    let kept_channels = own.clone().finish(Finish { channels: ChannelReduction::Keep, ..Finish::default() });
     let (images, class, settings) = (kept("images"), Class::Top, Settings::default());
     let requests = [own, kept_channels];
     let both = Explainer::new(&network(), &requests, &Cpu::default()).unwrap();

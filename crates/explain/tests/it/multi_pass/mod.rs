@@ -9,7 +9,7 @@ use std::path::Path;
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{
-    Channels, Class, ExplainBatch, Explainer, Finish, MapRequest, Method, SaliencyMap, Settings,
+    ChannelReduction, Class, ExplainBatch, Explainer, Finish, MapRequest, Method, SaliencyMap, Settings,
 };
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::{Graph, Tensor, npy};
@@ -41,7 +41,7 @@ fn map(
     engine: &dyn Engine,
     images: &Tensor,
 ) -> SaliencyMap {
-    let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+    let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
     let request =
         MapRequest { layer: layer.map(str::to_owned), ..MapRequest::at_input(method) }.finish(finish);
     let explainer = Explainer::new(graph, &[request], engine).unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::{Lrp, RelevanceSeed};
 use monosplit_explain::{
-    Channels, Class, Composite, Conservation, Explainer, Finish, MapRequest, Products, Rule, Settings,
+    ChannelReduction, Class, Composite, Conservation, Explainer, Finish, MapRequest, Products, Rule, Settings,
 };
 use monosplit_graph::onnx::{self, ImportOptions};
 use monosplit_graph::op::{Binary, Reduction, Unary};
@@ -36,7 +36,7 @@ fn relevance(composite: Composite, layer: Option<String>) -> Vec<f64> {
 }
 
 fn relevance_of([file, images]: [&str; 2], composite: Composite, layer: Option<String>) -> Vec<f64> {
-    let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+    let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
     let method = Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
     let request = MapRequest::of(method, layer).finish(finish);
     let explainer = Explainer::new(&transformer(file), &[request], &double()).unwrap();
@@ -218,7 +218,7 @@ fn issue_27_a_softmax_that_weighs_nothing_is_passed_by_the_rule_of_attention() {
     let images_as_tensor = Tensor::new([1, 4, 6], images.clone()).unwrap();
     for composite in [Composite::attention(epsilon()), Composite::everywhere(epsilon())] {
         let method = Arc::new(Lrp { composite, seed: RelevanceSeed::Score });
-        let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+        let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
         let at =
             |layer: Option<&str>| MapRequest::of(method.clone(), layer.map(str::to_owned)).finish(finish);
         let explainer = Explainer::new(&g, &[at(None), at(Some("weights:out"))], &double()).unwrap();

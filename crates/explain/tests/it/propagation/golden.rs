@@ -6,7 +6,7 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Lrp, PoolChange, RelevanceSeed};
 use monosplit_explain::{
-    Channels, Class, Composite, Explainer, Finish, MapRequest, Method, ReferenceImage, Rule, Settings,
+    ChannelReduction, Class, Composite, Explainer, Finish, MapRequest, Method, ReferenceImage, Rule, Settings,
 };
 use monosplit_graph::batch::rows;
 use monosplit_graph::onnx::{self, ImportOptions};
@@ -75,7 +75,7 @@ impl Fixture {
     }
 
     fn attribution(&self, method: Arc<dyn Method>, layer: Option<String>, precision: Precision) -> Vec<f64> {
-        let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+        let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
         let request = MapRequest::of(method, layer).finish(finish);
         let engine = Cpu::default().precision(precision);
         let explainer = Explainer::new(&self.network, &[request], &engine).unwrap();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::methods::{Baselines, DeepLift, DeepShap, Gradient, Lrp, RelevanceSeed};
 use monosplit_explain::{
-    Channels, Class, Composite, Conservation, Explainer, Explanation, Finish, MapRequest, Method, NamedRule,
-    ReferenceImage, Rule, Settings,
+    ChannelReduction, Class, Composite, Conservation, Explainer, Explanation, Finish, MapRequest, Method,
+    NamedRule, ReferenceImage, Rule, Settings,
 };
 use monosplit_graph::op::{Binary, Divisor, Reduction, Unary, Window};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Result, Shape, Tensor};
@@ -87,7 +87,7 @@ fn engine() -> Cpu {
 }
 
 fn explained(network: &Graph, methods: Vec<Arc<dyn Method>>, images: &Tensor) -> Explanation {
-    let finish = Finish { channels: Channels::Keep, ..Finish::default() };
+    let finish = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
     let requests: Vec<MapRequest> =
         methods.into_iter().map(|method| MapRequest::of(method, None).finish(finish)).collect();
     let explainer = Explainer::new(network, &requests, &engine()).unwrap();

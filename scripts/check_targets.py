@@ -6,12 +6,12 @@ Three randomly initialised networks are exported: torchvision's LR-ASPP segmenta
 detector (torchvision's SSDLiteHead on two scales), and a network of a picture and a table. Of each, six targets are explained
 by four methods:
 
-- gradient, input times gradient, Grad-CAM and LayerCAM by autograd, and for `explain` integrated gradients by Captum, all in
+- gradient, input times gradient, Grad-CAM and LayerCAM by autograd, and integrated gradients by Captum, all in
   double precision, with the choices of a target (the best cell, the predicted region, the second best class) made by PyTorch
   from the unperturbed sample;
 - `monosplit explain --precision f64` must agree to 1e-5 of the largest number of a map;
-- `monosplit compile`, run by ONNX Runtime, must agree to 1e-4 in single and to 1e-7 in double precision; integrated gradients
-  are no file yet.
+- `monosplit compile`, run by ONNX Runtime, must agree to 1e-4 in single and to 1e-7 in double precision, also with another mask,
+  class, cell or reference for each sample than the file was compiled with.
 
 `--write` puts the table into docs/src/targets.md. The exit code is 1 if a limit is passed.
 """
@@ -222,7 +222,9 @@ def expected(net, inputs, score):
     gradient, at_layer = torch.autograd.grad(value.sum(), [x, activation])
     hook.remove()
     weights = at_layer.mean((2, 3), keepdim=True)
-    forward = lambda x, *rest: score(net(x, *rest), {k: v.repeat_interleave(len(x) // 2, 0) for k, v in first.items()})
+    # Captum's copies are of all samples, one step after the other.
+    copied = lambda value, copies: value.repeat(copies, *[1] * (value.dim() - 1))
+    forward = lambda x, *rest: score(net(x, *rest), {k: copied(v, len(x) // 2) for k, v in first.items()})
     integrated = IntegratedGradients(forward).attribute(
         inputs[0], additional_forward_args=tuple(inputs[1:]), n_steps=STEPS, method="gausslegendre"
     )
@@ -269,9 +271,10 @@ def compiled(program, path, inputs, target, layer, wanted, score, folder, precis
     found = {}
     settings = onnxruntime.SessionOptions()
     settings.log_severity_level = 3
-    for methods in (["gradient", "input-x-gradient"], ["gradcam", "layercam"]):
+    for methods in (["gradient", "input-x-gradient", "integrated-gradients"], ["gradcam", "layercam"]):
         out = folder / "compiled.onnx"
-        words = ["compile", str(path), "--target", target, "--methods", ",".join(methods), "--precision", precision]
+        setting = ",".join(f"{method}:steps={STEPS}" if method == "integrated-gradients" else method for method in methods)
+        words = ["compile", str(path), "--target", target, "--methods", setting, "--precision", precision]
         asked(program, *words, "-o", str(out), *at(methods[0], layer))
         session = onnxruntime.InferenceSession(str(out), settings, providers=["CPUExecutionProvider"])
         names = [one.name for one in session.get_inputs()]
@@ -287,6 +290,84 @@ def compiled(program, path, inputs, target, layer, wanted, score, folder, precis
     return found
 
 
+def each(values):
+    """The score of one sample after the other, of functions of the outputs of all."""
+    return lambda outputs, _: torch.stack([value(outputs)[sample] for sample, value in enumerate(values)])
+
+
+def given_at_run_time(title, folder, generator):
+    """Targets as they are compiled, what is given in their place for each of two samples, and the scores of that."""
+    if title == Segmentation.title:
+        masks = (torch.rand(2, 1, SIZE, SIZE, generator=generator) > 0.5).double()
+        other = torch.randn(2, 5 * SIZE * SIZE, generator=generator).float().double()
+        return {
+            f"region:{folder}/mask.npy,class=2": (
+                {"target_mask": masks.float().numpy(), "class": np.array([1, 4])},
+                each([lambda o: masked(o, masks[0, 0], 1), lambda o: masked(o, masks[1, 0], 4)]),
+            ),
+            "cell:out[1,10,-3]": (
+                {"target_cell": np.array([[0, 5, 60], [-1, -7, 0]])},
+                each([lambda o: o["out"][:, 0, 5, 60], lambda o: o["out"][:, -1, -7, 0]]),
+            ),
+            f"similarity:{folder}/reference.npy": (
+                {"target_reference": other.float().numpy()},
+                lambda o, f: torch.cosine_similarity(o["out"].flatten(1), other, eps=1e-12),
+            ),
+        }
+    if title == Detector.title:
+        cell = lambda c: lambda o, f: best("logits", c, 2, o, f)
+        return {
+            "cell:logits[best=2]": (
+                {"target_cell": np.array([[0], [3]])},
+                lambda o, f: torch.stack([cell(0)(o, f)[0], cell(3)(o, f)[1]]),
+            ),
+            "cell:boxes[7,0]": (
+                # There is no box 999: the last is taken.
+                {"target_cell": np.array([[11, 3], [999, 1]])},
+                each([lambda o: o["boxes"][:, 11, 3], lambda o: o["boxes"][:, -1, 1]]),
+            ),
+        }
+    score = lambda a, b: lambda o: o["scores"][:, a] - o["scores"][:, b]
+    return {
+        "contrast:1,3": (
+            {"class": np.array([0, 5]), "target_against": np.array([[2], [4]])}, each([score(0, 2), score(5, 4)])
+        ),
+    }
+
+
+def check_run_time(program, kind, net, path, inputs, folder, generator, precision):
+    """The largest distance of maps whose target was given when the compiled file was run."""
+    settings = onnxruntime.SessionOptions()
+    settings.log_severity_level = 3
+    out, largest = folder / "compiled.onnx", 0.0
+    for target, (given, score) in given_at_run_time(kind.title, folder, generator).items():
+        value, wanted = expected(net, inputs, repeated(score, len(inputs[0])))
+        methods = f"gradient,integrated-gradients:steps={STEPS}"
+        asked(program, "compile", str(path), "--target", target, "--methods", methods, "--precision", precision, "-o", str(out))
+        session = onnxruntime.InferenceSession(str(out), settings, providers=["CPUExecutionProvider"])
+        names = [one.name for one in session.get_inputs()]
+        feeds = dict(zip(names, [value.numpy() for value in inputs])) | given
+        values = dict(zip([one.name for one in session.get_outputs()], session.run(None, feeds)))
+        for method in ("gradient", "integrated-gradients"):
+            map = next(value for name, value in values.items() if name.startswith(f"saliency/{method}/"))
+            largest = max(largest, distance(map, wanted[method]))
+        if "target_in_range" in values:
+            exists = [all(-9 < index < 240 for index in row) for row in given.get("target_cell", given.get("target_against"))]
+            assert values["target_in_range"].tolist() == exists, (target, values["target_in_range"])
+    return largest
+
+
+def repeated(score, samples):
+    """The same score of copies of all samples, one copy of all after the other."""
+
+    def of(outputs, first):
+        copies = len(next(iter(outputs.values()))) // samples
+        part = lambda of, copy: {name: value.unflatten(0, (copies, samples))[copy] for name, value in of.items()}
+        return torch.cat([score(part(outputs, copy), part(first, copy)) for copy in range(copies)])
+
+    return of
+
+
 def checked(program, kind, folder):
     net, inputs, generator = made(kind)
     path = folder / "network.onnx"
@@ -300,15 +381,19 @@ def checked(program, kind, folder):
         value, wanted = expected(net, inputs, score)
         layer = f"net.{net.layer}"
         by_explain = explained(program, path, inputs, target, layer, wanted, folder)
-        one_pass = {method: map for method, map in wanted.items() if method != "integrated-gradients"}
         single, double = (
-            compiled(program, path, inputs, target, layer, one_pass, value, folder, precision)
+            compiled(program, path, inputs, target, layer, wanted, value, folder, precision)
             for precision in ("f32", "f64")
         )
         shown = target.replace(f"{folder}/", "")
         rows.append((kind.title, shown, by_explain, single, double))
         worst = [max(part.values()) for part in (by_explain, single, double)]
         print(f"{kind.title:36} {shown:44} {worst[0]:.1e} {worst[1]:.1e} {worst[2]:.1e}", flush=True)
+    for precision, limit in [("f32", SINGLE), ("f64", DOUBLE)]:
+        far = check_run_time(program, kind, net, path, inputs, folder, generator, precision)
+        print(f"{kind.title:36} targets given at run time, {precision} {far:.1e}", flush=True)
+        if far > limit:
+            sys.exit(f"above {limit}")
     return rows
 
 

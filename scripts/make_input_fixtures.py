@@ -220,21 +220,24 @@ def axes(name, net, shape, window):
         save(f"{name}.gradcam.x", LayerGradCam(net, net[3]).attribute(x, target=classes)[:, 0])
 
 
-def main():
+def make(folder, draw=0):
+    """All networks and values; another draw has other weights and samples."""
+    global FOLDER
+    FOLDER = folder
     FOLDER.mkdir(parents=True, exist_ok=True)
     newest = {"dynamo": True, "opset_version": 23, "dynamic_axes": None, "dynamic_shapes": ({0: torch.export.Dim("N")},)}
-    for seed, make in [(29, text), (30, pair), (40, lambda: sequence("recurrent", Recurrent())),
+    for seed, write in [(29, text), (30, pair), (40, lambda: sequence("recurrent", Recurrent())),
                        (41, lambda: sequence("newest", Newest(), **newest))]:
-        torch.manual_seed(seed)
-        make()
+        torch.manual_seed(seed + 1000 * draw)
+        write()
     for seed, (name, net, shape, window) in enumerate([
         ("series", lambda: convolutional(nn.Conv1d, nn.MaxPool1d, 2), (2, 12), (3,)),
         ("volume", lambda: convolutional(nn.Conv3d, nn.MaxPool3d, 1), (1, 4, 6, 6), (2, 3, 2)),
         ("table", lambda: nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 3)), (5,), (1,)),
     ], 31):
-        torch.manual_seed(seed)
+        torch.manual_seed(seed + 1000 * draw)
         axes(name, net(), shape, window)
 
 
 if __name__ == "__main__":
-    main()
+    make(FOLDER)

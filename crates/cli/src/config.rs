@@ -4,9 +4,9 @@
 
 use std::path::{Path, PathBuf};
 
-use clap::builder::ValueParser;
+use clap::builder::{ArgPredicate, ValueParser};
 use clap::parser::ValueSource;
-use clap::{Arg, ArgAction, ArgMatches, Command};
+use clap::{Arg, ArgAction, ArgMatches, Command, Id};
 use monosplit::TargetChoice;
 use monosplit::eval::experiment::value::{SourceLocation, Value, ValueKind};
 use monosplit::graph::options::closest;
@@ -337,8 +337,9 @@ fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
     }
     let fitting = |arg: &&Arg| arg.get_long() == Some(&setting.option) && fits(arg, &setting.value);
     let found = command.get_arguments().find(fitting);
-    if let Some(id) = found.map(|arg| arg.get_id().clone()) {
-        command = command.mut_arg(id, |arg| with_default(arg, &setting.value));
+    if let Some(arg) = found {
+        let (id, rivals) = (arg.get_id().clone(), rivals(&command, arg));
+        command = command.mut_arg(id, |arg| yielding(with_default(arg, &setting.value), &rivals));
     }
     if setting.command.is_empty() {
         let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
@@ -347,6 +348,24 @@ fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
         }
     }
     command
+}
+
+/// The options that cannot be given together with one.
+fn rivals(command: &Command, arg: &Arg) -> Vec<Id> {
+    let excludes = |one: &Arg, other: &Arg| {
+        command.get_arg_conflicts_with(one).iter().any(|found| found.get_id() == other.get_id())
+    };
+    let others = command.get_arguments().filter(|other| other.get_id() != arg.get_id());
+    others
+        .filter(|other| excludes(arg, other) || excludes(other, arg))
+        .map(|other| other.get_id().clone())
+        .collect()
+}
+
+/// An option whose default yields to each of these where one is typed.
+fn yielding(arg: Arg, rivals: &[Id]) -> Arg {
+    let without = is_flag(&arg).then_some("false");
+    arg.default_value_ifs(rivals.iter().map(|rival| (rival.clone(), ArgPredicate::IsPresent, without)))
 }
 
 fn with_default(arg: Arg, form: &Form) -> Arg {
@@ -421,6 +440,27 @@ mod tests {
         let all = applied("alpha = 0.1\n[explain]\nalpha = 0.3").unwrap();
         assert_eq!(alpha(&all, &["p", "explain"]).as_deref(), Some("0.3"));
         assert_eq!(alpha(&all, &["p", "figure", "strip"]).as_deref(), Some("0.1"));
+    }
+
+    #[test]
+    fn a_default_yields_to_a_typed_option_that_excludes_it() {
+        let class = Arg::new("class").long("class").action(ArgAction::Append).conflicts_with("target");
+        let inner = Command::new("explain").arg(class).arg(Arg::new("target").long("target"));
+        let path = std::env::temp_dir().join(format!("monosplit-{}-rivals.toml", std::process::id()));
+        for (text, typed, yields) in
+            [("class = 3", "--target", "class"), ("target = 'sum:y'", "--class", "target")]
+        {
+            std::fs::write(&path, text).unwrap();
+            let (command, _) =
+                apply(Command::new("p").subcommand(inner.clone()), std::slice::from_ref(&path)).unwrap();
+            let found = |line: &[&str]| {
+                let matches = command.clone().try_get_matches_from(line).unwrap();
+                matches.subcommand().unwrap().1.get_raw(yields).is_some()
+            };
+            assert!(found(&["p", "explain"]), "{text}");
+            assert!(!found(&["p", "explain", typed, "norm:y"]), "{text}");
+        }
+        let _ = std::fs::remove_file(path);
     }
 
     #[test]

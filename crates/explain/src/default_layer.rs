@@ -10,6 +10,7 @@ use crate::channels::ChannelAxes;
 use crate::method::DefaultLayer;
 use crate::patch_grid::Grid;
 use crate::score_dependence::score_dependence;
+use crate::target::is_choice;
 
 /// By how much the two sides of a position may differ, as a factor. Borders that convolutions leave out make some difference;
 /// tokens of windows beside windows, `[N, windows, tokens, C]`, make a larger one.
@@ -203,7 +204,7 @@ impl<'g> FeatureMaps<'g> {
                 role,
                 Role::Pooling | Role::Reduction | Role::Resampling | Role::Softmax | Role::Source
             );
-            is_map && !moved[id.index()]
+            is_map && !moved[id.index()] && !is_choice(self.graph.node(**id))
         };
         match self.dominators.iter().rfind(is_features) {
             Some(&last) => self.described(last, LAST),

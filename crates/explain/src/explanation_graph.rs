@@ -7,14 +7,14 @@ use std::rc::Rc;
 use monosplit_graph::address::LayerName;
 use monosplit_graph::op::Reduction;
 use monosplit_graph::passes::share_constants;
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Output, Result, Shape};
+use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Output, Result, Shape};
 
 use crate::channels::Axes;
 use crate::explanation_builder::ExplanationBuilder;
 use crate::method::{MapRequest, Procedure};
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
-use crate::target::is_target_score;
+use crate::target::{TARGET_IN_RANGE, is_target_score};
 
 /// Where the explained class comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -77,7 +77,7 @@ pub mod inputs {
 impl ExplanationGraph {
     /// The graph of `requests` for `source`, whose first input is the image and whose first output holds the class scores. Its
     /// outputs are the class scores, the explained classes, and the maps; with [`ClassInput::Broadcast`] also
-    /// [`CLASS_IN_RANGE`].
+    /// [`CLASS_IN_RANGE`], and where a target reads a class or a cell from an input, [`TARGET_IN_RANGE`].
     ///
     /// Methods that run the network many times are written pass after pass; those for which that is not possible are an error.
     pub fn new(source: &Graph, class: ClassInput, requests: &[MapRequest]) -> Result<Self> {
@@ -107,6 +107,10 @@ impl ExplanationGraph {
         }
         if let Some(in_range) = builder.class_in_range {
             builder.graph.output(CLASS_IN_RANGE, in_range);
+        }
+        let is_check = |(_, node): &(NodeId, &Node)| node.label.tensor == TARGET_IN_RANGE;
+        if let Some((in_range, _)) = network.graph().nodes().find(is_check) {
+            builder.graph.output(TARGET_IN_RANGE, in_range);
         }
         let baseline = builder.baseline;
         let graph = share_constants(&builder.graph.pruned()?)?;

@@ -122,6 +122,6 @@ pub use scaling::{Correction, Repetition, ScaledOver, Scaling, Threshold};
 pub use split::{AlphaInput, InputSplit, Invariant, Pooling, ReluMode, ShiftAt, Split, Stabiliser};
 pub use split_streams::{Stream, StreamPart};
 pub use target::{
-    AxisIndex, Cells, Grafted, HeldNetwork, HeldValues, Mask, Parameters, Rival, Summary, Target,
-    is_target_score, parameter_inputs, settled, target_output,
+    AxisIndex, Cells, Grafted, HeldNetwork, HeldValues, Mask, Parameters, Rival, Summary, TARGET_IN_RANGE,
+    Target, is_target_score, parameter_inputs, settled, target_output,
 };

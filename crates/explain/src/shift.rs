@@ -12,6 +12,7 @@ use crate::hidden_share::of_unit_norm;
 use crate::network::Network;
 use crate::scaled::{Scale, Scaled};
 use crate::split::{AlphaInput, ShiftAt, Split};
+use crate::target::is_choice;
 
 /// How far every counted node is shifted.
 pub(crate) enum Shifts {
@@ -123,6 +124,7 @@ fn is_counted(network: &Network, id: NodeId) -> bool {
         && !network.is_decomposition_step(id)
         && !node.op.is_selection()
         && !given_mask
+        && !is_choice(node)
 }
 
 /// Affine layers of one activation, and elementwise functions of two values that are affine in one.

@@ -7,7 +7,7 @@ use std::fmt;
 use monosplit_engine::{Cpu, Precision};
 use monosplit_explain::{
     Absolute, CLASS_IN_RANGE, ChannelReduction, Class, ClassInput, ExplainedInputs, ExplanationGraph, Finish,
-    InputPart, MapRequest, Normalise, Settings, Size, Upsampling, inputs, parameter_inputs,
+    InputPart, MapRequest, Normalise, Settings, Size, TARGET_IN_RANGE, Upsampling, inputs, parameter_inputs,
 };
 use monosplit_graph::metadata::{self, CLASSES, PRESET};
 use monosplit_graph::onnx::{ExportOptions, IntegerInput};
@@ -403,7 +403,7 @@ fn unname_inner_values(graph: &mut Graph) {
 /// An error if an input of the network has a name that compiled files reserve. The names are reserved whether or not a
 /// method of this file reads them, so that they mean the same in every compiled file.
 fn check_inputs(model: &Model) -> Result<()> {
-    let returned = [SCORES, SCORE, PROBABILITIES, EXPLAINED, CLASS_IN_RANGE];
+    let returned = [SCORES, SCORE, PROBABILITIES, EXPLAINED, CLASS_IN_RANGE, TARGET_IN_RANGE];
     let mut taken = inputs::ALL.into_iter().chain(returned).chain(parameter_inputs::ALL);
     match taken.find(|name| has_input(model.original(), name)) {
         Some(name) => Err(model.unfit(format!(

@@ -99,6 +99,7 @@ impl EvaluationContext {
         }
         let model = options.open(origin).map_err(about)?;
         model.external_data().iter().for_each(|file| hash.update(file));
+        let model = with_given(model, &part.inputs, &mut hash)?;
         // Metrics read images with channels before rows.
         let model = model.channels_first()?;
         let input = model.picture_input()?;
@@ -159,6 +160,20 @@ impl EvaluationContext {
     pub fn graph(&self) -> &Graph {
         self.model.graph()
     }
+}
+
+/// The network with the inputs that an experiment gives beside the picture as constants.
+fn with_given(model: Model, inputs: &[(String, PathBuf)], hash: &mut Sha256) -> Result<Model> {
+    let about = |error: Error| error.context("model.inputs");
+    let mut given = Vec::with_capacity(inputs.len());
+    for (name, path) in inputs {
+        let missing = |error: Error| about(error.prefixed(&suggest_path(path)));
+        // The network with other values is another one.
+        hash.update(format!("input {name}").as_bytes());
+        hash.update(&model::read_file(path, MAX_WEIGHTS).map_err(missing)?);
+        given.push((name.clone(), model.read_input(name, path).map_err(about)?));
+    }
+    if given.is_empty() { Ok(model) } else { model.with_held_inputs(&given).map_err(about) }
 }
 
 /// The target of an experiment, or the one `instead` of it, with the whole path of its file.

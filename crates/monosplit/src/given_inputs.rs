@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use monosplit_graph::batch::rows;
+use monosplit_graph::batch::{rows, stack};
 use monosplit_graph::{Dim, Error, Graph, Kind, Result, Tensor, array_file};
 
+use crate::input::{InputFile, SampleReader};
 use crate::model::{self, Model};
 
 /// The largest array that is read.
@@ -46,6 +47,18 @@ impl Model {
             Ok((name.as_str(), rows(value, wanted.into_iter())?))
         });
         each.collect()
+    }
+
+    /// The samples of an input in a file: a picture, which is made ready as that input wants it, an array or a table.
+    pub fn read_input(&self, name: &str, path: &Path) -> Result<Tensor> {
+        let view = self.reading_input(name)?;
+        let sources = InputFile::list(&[path.to_owned()])?;
+        let is_picture = sources.iter().any(InputFile::is_picture);
+        let preprocess = is_picture.then(|| view.preprocess()).transpose()?;
+        let mut reader = SampleReader::new(&view, sources, preprocess)?.skip_unreadable(false);
+        let samples = reader.take(usize::MAX).map_err(|error| error.context(format!("input '{name}'")))?;
+        let values: Vec<Tensor> = samples.into_iter().map(|sample| sample.tensor).collect();
+        stack(&values, view.input()?.kind)
     }
 
     /// The array in a file, for an input.

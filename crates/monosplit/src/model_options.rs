@@ -184,10 +184,12 @@ impl ModelOptions {
         self
     }
 
-    /// Opens the network for a target: outputs that it takes as they are keep a final softmax or sigmoid.
+    /// Opens the network for a target: outputs that it takes as they are keep a final softmax or sigmoid, and a region is
+    /// one of logits.
     #[must_use]
     pub fn target(mut self, target: &TargetChoice) -> Self {
         self.canonical.logits &= target.is_about_classes();
+        self.canonical.map_logits |= matches!(target, TargetChoice::Region { .. });
         self
     }
 

@@ -66,6 +66,11 @@ impl ClassArgs {
     /// The classes to explain.
     pub(crate) fn classes(&self, model: &Model, labels: &Labels) -> Result<Classes> {
         let classes = model.classes().unwrap_or(0);
+        if !self.class.is_empty() && model.target().is_some() {
+            return Err(Error::argument(
+                "expected a class or a target, found defaults of both; leave out one",
+            ));
+        }
         let given = self.class.iter().map(|text| class(text, labels, classes)).collect::<Result<_>>()?;
         Ok(Classes { given, otherwise: model.explained_class() })
     }

@@ -183,6 +183,12 @@ impl Compile {
         }
         let choices = self.choices()?;
         let target = self.target.choice()?;
+        if self.class.is_some() && target.is_some() {
+            return Err(Error::argument(
+                "expected a class or a target, found defaults of both; leave out one",
+            )
+            .into());
+        }
         // The file must give the same numbers as `explain` in the same precision.
         let options = self.network.options_for(self.precision.unwrap_or(Precision::F32));
         let options = opened_for(options, target.as_ref());
@@ -358,7 +364,7 @@ impl Compile {
             let layers: Vec<Option<String>> = match own {
                 Some(layer) => vec![Some(layer.clone())],
                 None if listed.is_empty() => {
-                    let default = chosen_layer(model.graph(), chosen.method.default_layer());
+                    let default = chosen_layer(model.graph_of_layers(), chosen.method.default_layer());
                     vec![default.map(|layer| layer.name)]
                 }
                 None => listed.iter().cloned().map(Some).collect(),

@@ -177,6 +177,7 @@ impl Diff {
             title: first.method.title.clone(),
             layers: first.layers.iter().cloned().zip(second.layers.iter().cloned()).collect(),
             labels,
+            named_class: first.model.named_class(),
             by,
             limits,
             worst,

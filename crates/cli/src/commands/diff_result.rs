@@ -28,6 +28,8 @@ pub(super) struct DiffContext {
     /// The layers of both networks; none is the image.
     pub(super) layers: Vec<(Option<String>, Option<String>)>,
     pub(super) labels: Labels,
+    /// The class that a target names.
+    pub(super) named_class: Option<usize>,
     /// The measure that says which input is worst.
     pub(super) by: DifferenceMeasure,
     pub(super) limits: Vec<Limit>,
@@ -268,7 +270,7 @@ impl DiffContext {
         };
         DiffInputOutput {
             input: &one.input,
-            class: one.class,
+            class: self.named_class.unwrap_or(one.class),
             name: self.labels.name(one.class),
             scores: one.scores,
             predicted: one.predicted,

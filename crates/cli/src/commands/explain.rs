@@ -317,8 +317,9 @@ impl Explain {
         // Piecewise-linear functions have added layers.
         let settings = chosen.clone().for_network(model.graph())?.settings;
         let is_target = model.target().is_some_and(|target| !target.is_class());
-        let contours = self.contours;
-        let context = ExplainContext { labels, score_kind, descriptions, settings, contours, is_target };
+        let (contours, named_class) = (self.contours, model.named_class());
+        let context =
+            ExplainContext { labels, score_kind, descriptions, settings, contours, is_target, named_class };
         Ok(ExplainJob { context, explainer, by_layer, remark, precision })
     }
 

@@ -127,7 +127,15 @@ impl<'a> CompiledFile<'a> {
             .target
             .is_some_and(|target| !target.starts_with("class:"));
         let descriptions = descriptions.collect();
-        let context = ExplainContext { labels, score_kind, descriptions, settings, contours, is_target };
+        let context = ExplainContext {
+            labels,
+            score_kind,
+            descriptions,
+            settings,
+            contours,
+            is_target,
+            named_class: None,
+        };
         let precision = match CompiledFileFacts::of(self.model.original()).precision {
             Precision::F64 => Precision::F64,
             Precision::F32 => engine.native_precision(),

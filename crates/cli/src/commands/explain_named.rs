@@ -85,6 +85,7 @@ impl NamedJob {
             settings: chosen.settings.clone(),
             contours: explain.contours,
             is_target: model.target().is_some_and(|target| !target.is_class()),
+            named_class: model.named_class(),
         };
         let of: Vec<&str> = inputs.of.iter().map(String::as_str).collect();
         let finish = explain.method.finish();

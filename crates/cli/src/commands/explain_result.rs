@@ -33,6 +33,8 @@ pub(crate) struct ExplainContext {
     pub(crate) contours: usize,
     /// Whether a target is explained and no class.
     pub(crate) is_target: bool,
+    /// The class that a target names.
+    pub(crate) named_class: Option<usize>,
 }
 
 /// The method and the layer of a map.
@@ -110,6 +112,11 @@ pub(crate) struct Explained<'a> {
 }
 
 impl ExplainContext {
+    /// The number of the class of a result: of a target that names one, its only score is of that class.
+    fn class_of(&self, result: &InputResult) -> usize {
+        self.named_class.unwrap_or(result.class)
+    }
+
     /// The result for row `row` of a batch, without its maps.
     pub(crate) fn result(
         &self,
@@ -238,9 +245,10 @@ impl ExplainContext {
     pub(crate) fn print(&self, result: &InputResult, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out, "{}", printable(&result.input))?;
         let name = printable(&self.labels.name(result.class)).to_string();
+        let class = self.class_of(result);
         match result.confidence {
-            Some(p) => writeln!(out, "  {:>6.2} %  {:>4}  {name}", 100.0 * p, result.class)?,
-            None => writeln!(out, "  {:>12.6}  {:>4}  {name}", result.score, result.class)?,
+            Some(p) => writeln!(out, "  {:>6.2} %  {class:>4}  {name}", 100.0 * p)?,
+            None => writeln!(out, "  {:>12.6}  {class:>4}  {name}", result.score)?,
         }
         let milliseconds = result.time.as_secs_f64() * 1e3;
         for map in &result.maps {
@@ -327,7 +335,7 @@ impl InputResult {
     pub(crate) fn output<'a>(&'a self, context: &'a ExplainContext) -> InputOutput<'a> {
         InputOutput {
             input: &self.input,
-            class: self.class,
+            class: context.class_of(self),
             name: context.labels.name(self.class),
             score: self.score,
             confidence: self.confidence,

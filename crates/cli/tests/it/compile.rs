@@ -557,9 +557,17 @@ fn relevance_through_attention_is_written_into_files() {
 fn a_network_whose_input_has_a_name_of_the_file_s_own_is_refused() {
     let folder = ScratchFolder::new();
     let path = text(&folder.path("explained.onnx"));
-    for input in
-        ["class", "alpha", "theta", "limit", "baseline", "logits", "explained_class", "class_in_range"]
-    {
+    for input in [
+        "class",
+        "alpha",
+        "theta",
+        "limit",
+        "baseline",
+        "logits",
+        "explained_class",
+        "class_in_range",
+        "target_cell",
+    ] {
         let network = Small { input, ..Small::default() }.save(&folder, "small.onnx");
         for words in [["--method", "splitcam"], ["--method", "gradient"], ["--class", "1"]] {
             let all = [&["compile", &network, "-o", &path][..], &words[..]].concat();

@@ -6,7 +6,8 @@ use crate::evaluate::Bench;
 use crate::program::{chelsea, refuses, succeeds};
 use crate::reference::{array, relative_error};
 use monosplit::Tensor;
-use monosplit::graph::npy;
+use monosplit::graph::op::{Reduction, Unary};
+use monosplit::graph::{Graph, Kind, Shape, npy, onnx};
 use monosplit_testing::{ScratchFolder, crates_folder};
 
 fn fixture(name: &str) -> String {
@@ -75,6 +76,8 @@ fn what_a_target_is_given_is_an_optional_input_of_a_compiled_file() {
         (format!("similarity:{reference},output=cells"), &["target_reference"]),
         ("contrast:1,3".to_owned(), &["target_against", "class"]),
         ("contrast:top,top2".to_owned(), &["class"]),
+        ("cell:cells[-1,1:3]".to_owned(), &["target_cell"]),
+        ("cell:cells[best=3]".to_owned(), &["target_cell", "class"]),
         ("norm:cells".to_owned(), &[]),
     ] {
         let words = ["compile", &network, "--output", "scores", "--target", &target, "--method", "saliency"];
@@ -90,6 +93,48 @@ fn what_a_target_is_given_is_an_optional_input_of_a_compiled_file() {
         ["explain", &compiled, &fixture("x.npy"), "--target", "sum:score"],
         &["--target", "compile it anew"],
     );
+}
+
+/// A target that names its class has one score, and says the class's own number.
+#[test]
+fn the_class_that_a_target_names_is_counted_as_the_network_counts_it() {
+    let folder = ScratchFolder::new();
+    let (network, x) = (fixture("network.onnx"), fixture("x.npy"));
+    let out = folder.path("drawn").display().to_string();
+    let class = |target: &str| {
+        let words =
+            ["explain", &network, &x, "--output", "scores", "--target", target, "--method", "gradient"];
+        let said = succeeds(words.into_iter().chain(["--json", "-o", &out])).out;
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        said["inputs"][0]["class"].as_u64()
+    };
+    let mask = fixture("mask.npy");
+    assert_eq!(class(&format!("region:{mask},class=2,output=maps")), Some(2));
+    assert_eq!(class("contrast:3,1"), Some(3));
+}
+
+/// A sigmoid behind the maps of a segmentation is a matter of how they are read: the region is one of what enters it.
+#[test]
+fn a_region_is_one_of_logits_unless_probabilities_are_asked_for() {
+    let folder = ScratchFolder::new();
+    let mut bare = Graph::new();
+    let x = bare.input("x", Shape::batched(&[2, 3, 4]), Kind::Float);
+    let maps = bare.scaled(3.0, x).unwrap();
+    let mut ended = bare.clone();
+    let end = ended.unary(Unary::Sigmoid, maps).unwrap();
+    bare.output("maps", maps);
+    ended.output("maps", end);
+    let x = (0..24).map(|i| (i as f32).sin()).collect::<Vec<_>>();
+    let x = saved(&folder, "x.npy", &Tensor::new([1, 2, 3, 4], x).unwrap());
+    let [bare, ended] = [("bare.onnx", bare), ("ended.onnx", ended)].map(|(name, graph)| {
+        let path = folder.path(name);
+        std::fs::write(&path, onnx::write(&graph, &onnx::ExportOptions::default()).unwrap()).unwrap();
+        path.display().to_string()
+    });
+    let region = ["--target", "region:auto,class=1", "--method", "gradient"];
+    let of = |network: &str, more: &[&str]| map(&folder, &[&[network, &x][..], &region, more].concat());
+    assert_eq!(of(&ended, &[]), of(&bare, &[]));
+    assert_ne!(of(&ended, &["--output", "probability"]), of(&bare, &[]));
 }
 
 #[test]
@@ -124,6 +169,10 @@ fn what_cannot_be_explained_is_refused_in_one_line_with_the_next_step() {
     let mismatched = format!("region:{}", fixture("reference.npy"));
     refuses(["explain", &network, &x, "--target", &mismatched], &["[5, 4]", "[6, 6]"]);
     refuses(["explain", &network, &x, "--target", "sum:maps", "--class", "1"], &["--class", "--target"]);
+    let single = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/inputs/single_score.onnx");
+    let single = single.display().to_string();
+    let second = ["compile", &single, "--target", "class:top2", "-o", "never.onnx"];
+    refuses(second, &["no second best class among 1", "name top"]);
 }
 
 #[test]
@@ -231,4 +280,40 @@ fn an_experiment_of_a_target_is_measured_by_scores_and_says_which_metrics_are_no
     refuses(["evaluate"].into_iter().chain(paths), &["random-logit", "another class"]);
     std::fs::write(&experiment, &small).unwrap();
     refuses(["evaluate", "--target", "class:3"].into_iter().chain(paths), &["model.target", "data.class"]);
+}
+
+/// The picture is explained, and what is known of it is the same for all.
+#[test]
+fn an_experiment_gives_the_inputs_beside_the_picture() {
+    let bench = Bench::new();
+    let (experiment, store) = (bench.path("experiment.toml"), bench.path("run.sqlite"));
+    let mut graph = Graph::new();
+    let picture = graph.input("picture", Shape::batched(&[3, 128, 128]), Kind::Float);
+    let facts = graph.input("facts", Shape::batched(&[3]), Kind::Float);
+    let means = graph.reduced(Reduction::Mean, picture, &[2, 3], false).unwrap();
+    let scores = graph.times(means, facts).unwrap();
+    graph.output("scores", scores);
+    let network = onnx::write(&graph, &onnx::ExportOptions::default()).unwrap();
+    std::fs::write(bench.path("pair.onnx"), network).unwrap();
+    std::fs::write(bench.path("facts.csv"), "age,size,weight\n1,2,3\n").unwrap();
+    let text = std::fs::read_to_string(&experiment).unwrap();
+    let data = &text[text.find("[data]").unwrap()..text.find("[[method]]").unwrap()];
+    let written = |inputs: &str| {
+        let text = format!(
+            "name = \"pair\"\n[model]\nfile = \"pair.onnx\"\n{inputs}\n{}class = \"top\"\n[[method]]\nmethod = \"saliency\"\n\
+             [comparison]\nmetrics = [\"sparseness\"]\n",
+            data.lines()
+                .filter(|line| !line.starts_with("class"))
+                .fold(String::new(), |all, line| all + line + "\n")
+        );
+        std::fs::write(&experiment, text).unwrap();
+    };
+    let words = ["evaluate", experiment.to_str().unwrap(), "--store", store.to_str().unwrap()];
+    written("inputs = { facts = \"facts.csv\" }");
+    let said = succeeds(words).out;
+    assert!(said.contains("complete"), "{said}");
+    written("");
+    refuses(words, &["2 inputs ('picture', 'facts')"]);
+    written("inputs = { fact = \"facts.csv\" }");
+    refuses(words, &["model.inputs", "no input 'fact'"]);
 }

@@ -115,8 +115,10 @@ impl Experiment {
             timing: root.section("timing")?.map(|s| timing(&s)).transpose()?,
             shown: root.count("shown", 0..=64)?.unwrap_or(6),
             text: value.to_toml(),
-            whole_paths: value.with_whole_paths(&["labels", "maps"]).to_toml(),
-            elsewhere: value.with_whole_paths(&["labels", "maps", "file", "weights", "folder"]).to_toml(),
+            whole_paths: value.with_whole_paths(&["labels", "maps", "inputs"]).to_toml(),
+            elsewhere: value
+                .with_whole_paths(&["labels", "maps", "inputs", "file", "weights", "folder"])
+                .to_toml(),
         };
         root.finish()?;
         experiment.check(&root)?;

@@ -31,6 +31,8 @@ pub struct ModelPart {
     pub target: Option<String>,
     /// Where relative paths in the target start.
     pub target_folder: PathBuf,
+    /// Files of the inputs beside the picture, by name, each with one sample for all pictures.
+    pub inputs: Vec<(String, PathBuf)>,
 }
 
 /// What becomes of the batch norms of a network when it is opened.

@@ -45,6 +45,7 @@ pub(super) fn model(section: &Section<'_>) -> Result<ModelPart> {
         batch_norms: section.one_of("batch-norms", &BATCH_NORMS)?.unwrap_or_default(),
         target: section.text("target")?,
         target_folder: section.folder("target"),
+        inputs: section.paths_by_name("inputs")?,
     };
     let (key, other) = if part.architecture.is_some() { ("arch", "weights") } else { ("weights", "arch") };
     if part.architecture.is_some() != part.weights.is_some() {

@@ -111,6 +111,17 @@ impl<'a> Section<'a> {
         Ok(Some(self.folder(key).join(text)))
     }
 
+    /// Files by names that the user chose, relative to the file of the key.
+    pub(super) fn paths_by_name(&self, key: &'static str) -> Result<Vec<(String, PathBuf)>> {
+        let Some(inner) = self.section(key)? else { return Ok(Vec::new()) };
+        let ValueKind::Table(table) = &inner.value.kind else { return Ok(Vec::new()) };
+        let path = |(name, value): &(String, Value)| match &value.kind {
+            ValueKind::Text(text) => Ok((name.clone(), inner.folder(name).join(text))),
+            _ => Err(inner.wrong(name, "a file", value)),
+        };
+        table.iter().map(path).collect()
+    }
+
     /// The folder of the file that has this key.
     pub(super) fn folder(&self, key: &str) -> PathBuf {
         let beside = self.value.get(key).and_then(|value| value.location.file.parent().map(PathBuf::from));

@@ -163,6 +163,9 @@ impl Value {
                 let entry = |(key, value): &(String, Value)| {
                     let value = match &value.kind {
                         ValueKind::Text(text) if keys.contains(&key.as_str()) => value.whole_path(text),
+                        ValueKind::Table(files) if keys.contains(&key.as_str()) => {
+                            value.with_whole_paths(&named(files))
+                        }
                         _ => value.with_whole_paths(keys),
                     };
                     (key.clone(), value)
@@ -213,6 +216,11 @@ impl Value {
         }
         text
     }
+}
+
+/// The keys of a table.
+fn named(table: &[(String, Value)]) -> Vec<&str> {
+    table.iter().map(|(key, _)| key.as_str()).collect()
 }
 
 fn tree(value: &DeValue<'_>, location: &dyn Fn(usize) -> SourceLocation) -> ValueKind {

@@ -57,6 +57,8 @@ impl fmt::Display for Cells {
 pub(super) struct Taken {
     pub(super) elements: Range<usize>,
     pub(super) best: bool,
+    /// Whether an index names one element.
+    pub(super) single: bool,
 }
 
 impl Cells {
@@ -83,7 +85,7 @@ impl Cells {
         let taken = self.taken("", lengths)?;
         let mut rest = cell;
         let mut words: Vec<String> = Vec::with_capacity(taken.len());
-        for Taken { elements, best } in taken.iter().rev() {
+        for Taken { elements, best, .. } in taken.iter().rev() {
             let length = elements.len().max(1);
             words.push(match (*best, elements.len()) {
                 (true, _) => {
@@ -136,17 +138,17 @@ impl AxisIndex {
         };
         let from_end = |index: i64| if index < 0 { index.saturating_add(size) } else { index };
         match self {
-            AxisIndex::Best if length > 0 => Ok(Taken { elements: 0..length, best: true }),
+            AxisIndex::Best if length > 0 => Ok(Taken { elements: 0..length, best: true, single: false }),
             AxisIndex::At(index) if (-size..size).contains(&index) => {
                 let at = from_end(index) as usize;
-                Ok(Taken { elements: at..at + 1, best: false })
+                Ok(Taken { elements: at..at + 1, best: false, single: true })
             }
             AxisIndex::Range(from, to) => {
                 let clamped = |index: i64| from_end(index).clamp(0, size) as usize;
                 let elements = from.map_or(0, clamped)..to.map_or(length, clamped);
                 match elements.is_empty() {
                     true => Err(outside(format!("the empty range {self}"))),
-                    false => Ok(Taken { elements, best: false }),
+                    false => Ok(Taken { elements, best: false, single: false }),
                 }
             }
             _ => Err(outside(self.to_string())),
@@ -160,7 +162,7 @@ mod tests {
 
     fn taken(indices: &[AxisIndex], lengths: &[usize]) -> Result<Vec<(Range<usize>, bool)>> {
         let taken = Cells::Each(indices.to_vec()).taken("y", lengths)?;
-        Ok(taken.into_iter().map(|Taken { elements, best }| (elements, best)).collect())
+        Ok(taken.into_iter().map(|Taken { elements, best, .. }| (elements, best)).collect())
     }
 
     /// NumPy's indices and slices of an axis of five.

@@ -7,7 +7,10 @@ use monosplit_graph::{Dim, Error, Graph, Kind, Label, NodeId, Op, Result, Shape,
 
 use super::cell::{Cells, Taken};
 use super::held;
-use super::{Mask, Parameters, Rival, Summary, Target, check_samples, parameter_inputs, target_output};
+use super::{
+    CHOICE, Mask, Parameters, Rival, Summary, TARGET_IN_RANGE, Target, check_samples, parameter_inputs,
+    target_output,
+};
 
 /// Squares below this count as this: it keeps the slope of a root at zero finite, and is lost beside any other number.
 const SMALLEST_SQUARE: f64 = 1e-30;
@@ -96,12 +99,11 @@ impl Head {
             (Parameters::Input, Rival::Class(class)) => {
                 check_class(name, class, classes)?;
                 let number = Tensor::new([1, 1], vec![class as i64])?;
-                let given = self.parameter(parameter_inputs::AGAINST, number);
+                let given = self.parameter(parameter_inputs::AGAINST, number, scores)?;
+                let given = self.existing(given, &[classes])?;
                 let table = self.graph.constant(Tensor::vector((0..classes as i64).collect::<Vec<_>>()));
-                // Runtimes check the bounds of a Gather.
-                let given = self.graph.add(Op::Gather { axis: 0 }, &[table, given])?;
                 let is_rival = self.graph.binary(Binary::Equal, given, table)?;
-                self.score_where(scores, is_rival)?
+                self.sum_where(scores, is_rival, 1)?
             }
             (_, Rival::Class(class)) => self.element(name, scores, class, classes)?,
             (_, Rival::Top | Rival::Second) => {
@@ -126,11 +128,24 @@ impl Head {
         self.graph.add(Op::Slice { axis: 1, start: class, step: 1, length: 1 }, &[scores])
     }
 
-    /// The sum of the scores where `chosen` holds.
-    fn score_where(&mut self, scores: NodeId, chosen: NodeId) -> Result<NodeId> {
+    /// The sum of a value's elements along an axis where `chosen` holds.
+    fn sum_where(&mut self, value: NodeId, chosen: NodeId, axis: usize) -> Result<NodeId> {
         let chosen = self.graph.add(Op::Cast { to: Kind::Float }, &[chosen])?;
-        let own = self.graph.times(scores, chosen)?;
-        self.graph.reduced(Reduction::Sum, own, &[1], true)
+        let own = self.weighted(value, chosen)?;
+        let sum = self.graph.reduced(Reduction::Sum, own, &[axis], true)?;
+        Ok(self.choice(sum))
+    }
+
+    /// A value times what the target is given.
+    fn weighted(&mut self, value: NodeId, given: NodeId) -> Result<NodeId> {
+        let product = self.graph.times(value, given)?;
+        Ok(self.choice(product))
+    }
+
+    /// A node under the name of those that choose.
+    fn choice(&mut self, id: NodeId) -> NodeId {
+        *self.graph.label_mut(id) = Label::named(format!("{CHOICE}{}", id.index()));
+        id
     }
 
     /// Whether an element is the first largest along axis 1.
@@ -158,11 +173,35 @@ impl Head {
         self.graph.add_named(label, Op::Cast { to: Kind::Float }, &[chosen])
     }
 
-    /// A value of the target that is an input.
-    fn parameter(&mut self, name: &'static str, value: Tensor) -> NodeId {
+    /// A value of the target that is an input, one for all samples of `of` or one for each.
+    fn parameter(&mut self, name: &'static str, value: Tensor, of: NodeId) -> Result<NodeId> {
         let input = self.graph.input(name, Shape::fixed(value.shape()), value.kind());
+        let mut dims = self.graph.node(input).shape.dims().to_vec();
+        dims[0] = self.samples(of);
         self.given.push((name, value));
-        input
+        self.graph.add(Op::Expand { shape: Shape::new(dims) }, &[input])
+    }
+
+    /// Numbers `[N, axes]` that an input of the target holds as indices along axes of these lengths: the nearest one where there
+    /// is no such element. Which samples' numbers all exist is told under a name, since no ONNX operator raises an error.
+    fn existing(&mut self, given: NodeId, lengths: &[usize]) -> Result<NodeId> {
+        let last: Vec<i64> = lengths.iter().map(|&length| length as i64 - 1).collect();
+        let [zero, one] = [0i64, 1].map(|number| self.graph.constant(Tensor::scalar(number)));
+        let last = self.graph.constant(Tensor::vector(last));
+        let is_low = self.graph.binary(Binary::Less, given, zero)?;
+        let at_least = self.graph.select(is_low, zero, given)?;
+        let is_high = self.graph.binary(Binary::Greater, at_least, last)?;
+        let nearest = self.graph.select(is_high, last, at_least)?;
+        let is_other = self.graph.binary(Binary::Or, is_low, is_high)?;
+        let is_other = self.graph.select(is_other, one, zero)?;
+        let others = self.graph.add(Op::Cast { to: Kind::Float }, &[is_other])?;
+        let others = self.graph.reduced(Reduction::Sum, others, &[1], false)?;
+        let half = self.graph.number(0.5);
+        let exist = self.graph.binary(Binary::Less, others, half)?;
+        *self.graph.label_mut(exist) = Label::named(TARGET_IN_RANGE);
+        let column = Shape::new([self.samples(given), Dim::Fixed(1)]);
+        let column = self.graph.reshaped(exist, column)?;
+        self.graph.select(column, given, nearest)
     }
 
     /// `Σ_p m_p f_c(p)` over the places `p`.
@@ -190,7 +229,7 @@ impl Head {
                 })?;
                 match self.parameters {
                     Parameters::Constant => self.graph.constant(mask),
-                    Parameters::Input => self.parameter(parameter_inputs::MASK, mask),
+                    Parameters::Input => self.parameter(parameter_inputs::MASK, mask, value)?,
                 }
             }
             Mask::Predicted => {
@@ -209,7 +248,7 @@ impl Head {
             Some(class) => self.channel(value, class)?,
             None => value,
         };
-        let inside = self.graph.times(maps, weights)?;
+        let inside = self.weighted(maps, weights)?;
         let axes: Vec<usize> = (2..lengths.len() + 1).collect();
         let sums = self.graph.reduced(Reduction::Sum, inside, &axes, false)?;
         match (mask, alone) {
@@ -243,13 +282,22 @@ impl Head {
 
     /// The sum over ranges, for each cell among which the best is wanted.
     fn cell(&mut self, name: &str, value: NodeId, cells: &Cells) -> Result<NodeId> {
-        let taken = cells.taken(name, &self.lengths(value))?;
+        let lengths = self.lengths(value);
+        let taken = cells.taken(name, &lengths)?;
+        let chosen: Vec<usize> = match self.parameters {
+            Parameters::Constant => Vec::new(),
+            Parameters::Input => (0..taken.len()).filter(|&axis| taken[axis].single).collect(),
+        };
         let mut part = value;
         for (axis, Taken { elements, .. }) in taken.iter().enumerate() {
             let slice = Op::Slice { axis: axis + 1, start: elements.start, step: 1, length: elements.len() };
-            if self.graph.node(part).shape.fixed_at(axis + 1) != Some(elements.len()) {
+            if lengths[axis] != elements.len() && !chosen.contains(&axis) {
                 part = self.graph.add(slice, &[part])?;
             }
+        }
+        if !chosen.is_empty() {
+            // First, so that what is left is added up as it is where the indices are constants.
+            part = self.chosen_elements(part, &taken, &chosen)?;
         }
         let summed: Vec<usize> =
             (0..taken.len()).filter(|&axis| !taken[axis].best).map(|axis| axis + 1).collect();
@@ -259,9 +307,42 @@ impl Head {
         self.flat(part)
     }
 
+    /// The elements along these axes whose indices are an input.
+    fn chosen_elements(&mut self, value: NodeId, taken: &[Taken], axes: &[usize]) -> Result<NodeId> {
+        let lengths = self.lengths(value);
+        let (rank, lengths) = (lengths.len() + 1, axes.iter().map(|&axis| lengths[axis]).collect::<Vec<_>>());
+        let indices: Vec<i64> = axes.iter().map(|&axis| taken[axis].elements.start as i64).collect();
+        let given = Tensor::new([1, indices.len()], indices)?;
+        let given = self.parameter(parameter_inputs::CELL, given, value)?;
+        let zero = self.graph.constant(Tensor::scalar(0i64));
+        let counts = lengths.iter().map(|&length| length as i64).collect::<Vec<_>>();
+        let counts = self.graph.constant(Tensor::vector(counts));
+        let is_from_end = self.graph.binary(Binary::Less, given, zero)?;
+        let from_end = self.graph.binary(Binary::Add, given, counts)?;
+        let given = self.graph.select(is_from_end, from_end, given)?;
+        let given = self.existing(given, &lengths)?;
+        let mut part = value;
+        for (column, (&axis, &length)) in axes.iter().zip(&lengths).enumerate() {
+            let index = Op::Slice { axis: 1, start: column, step: 1, length: 1 };
+            let index = self.graph.add(index, &[given])?;
+            let dims: Vec<Dim> =
+                std::iter::once(self.samples(value)).chain(vec![Dim::Fixed(1); rank - 1]).collect();
+            let index = self.graph.reshaped(index, Shape::new(dims))?;
+            let mut table = vec![1; rank];
+            table[axis + 1] = length;
+            let table = self.graph.constant(Tensor::new(table, (0..length as i64).collect::<Vec<_>>())?);
+            let is_chosen = self.graph.binary(Binary::Equal, index, table)?;
+            part = self.sum_where(part, is_chosen, axis + 1)?;
+        }
+        Ok(part)
+    }
+
     fn summary(&mut self, value: NodeId, summary: Summary) -> Result<NodeId> {
         let flat = self.flat(value)?;
+        let is_single = self.graph.node(flat).shape.fixed_at(1) == Some(1);
         match summary {
+            // A sum of one number would be another layer, at which the split is shifted.
+            Summary::Sum | Summary::Mean if is_single => Ok(flat),
             Summary::Sum => self.graph.reduced(Reduction::Sum, flat, &[1], true),
             Summary::Mean => self.graph.reduced(Reduction::Mean, flat, &[1], true),
             Summary::Norm => {
@@ -293,17 +374,21 @@ impl Head {
         let reference = reference.clone().reshaped([1, count])?;
         let reference = match self.parameters {
             Parameters::Constant => self.graph.constant(reference),
-            Parameters::Input => self.parameter(parameter_inputs::REFERENCE, reference),
+            Parameters::Input => self.parameter(parameter_inputs::REFERENCE, reference, value)?,
         };
-        let product = self.graph.times(flat, reference)?;
+        let product = self.weighted(flat, reference)?;
         let mut cosine = self.graph.reduced(Reduction::Sum, product, &[1], true)?;
-        for vector in [reference, flat] {
-            let squares = self.squares(vector)?;
-            let length = self.graph.unary(Unary::Sqrt, squares)?;
-            let inverse = self.graph.unary(Unary::Reciprocal, length)?;
-            cosine = self.graph.times(cosine, inverse)?;
-        }
-        Ok(cosine)
+        let inverse = self.inverse_length(reference)?;
+        cosine = self.weighted(cosine, inverse)?;
+        let inverse = self.inverse_length(flat)?;
+        self.graph.times(cosine, inverse)
+    }
+
+    /// `1 / ‖v‖`
+    fn inverse_length(&mut self, flat: NodeId) -> Result<NodeId> {
+        let squares = self.squares(flat)?;
+        let length = self.graph.unary(Unary::Sqrt, squares)?;
+        self.graph.unary(Unary::Reciprocal, length)
     }
 
     /// The output of a graph that reads the network's.

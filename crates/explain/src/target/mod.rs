@@ -8,13 +8,22 @@ mod head;
 pub(crate) mod held;
 
 use monosplit_graph::metadata::SCORES;
-use monosplit_graph::{Error, ErrorKind, Graph, Hint, Kind, NodeId, Output, Result, Tensor};
+use monosplit_graph::{Error, ErrorKind, Graph, Hint, Kind, Node, NodeId, Output, Result, Tensor};
 
 pub use cell::{AxisIndex, Cells};
 pub use held::{HeldNetwork, HeldValues, settled};
 
 /// The outputs of the network tell what there is.
 const OUTPUTS: Hint = Hint::new("outputs", "the outputs of the graph list all");
+
+/// What the names of nodes begin with that choose or weigh by what a target is given.
+const CHOICE: &str = "target chosen ";
+
+/// Whether a node chooses or weighs by what a target is given. It is no layer of the network, and is the same whether that is a
+/// constant or an input.
+pub(crate) fn is_choice(node: &Node) -> bool {
+    node.label.tensor.starts_with(CHOICE)
+}
 
 /// What is explained of a network. Outputs are addressed by name; none is the first.
 #[derive(Clone, Debug)]
@@ -122,10 +131,17 @@ pub mod parameter_inputs {
     pub const REFERENCE: &str = "target_reference";
     /// The class that another is contrasted with, one for all samples or one for each.
     pub const AGAINST: &str = "target_against";
+    /// The indices of a cell along the axes that have a single one, `[1, axes]` or a row for each sample. Negative ones count
+    /// from the end.
+    pub const CELL: &str = "target_cell";
 
     /// All of them.
-    pub const ALL: [&str; 3] = [MASK, REFERENCE, AGAINST];
+    pub const ALL: [&str; 4] = [MASK, REFERENCE, AGAINST, CELL];
 }
+
+/// The name of the value that says for each sample, `[N]`, whether the class or the cell exists that an input of the target
+/// names. In its place the nearest one is explained.
+pub const TARGET_IN_RANGE: &str = "target_in_range";
 
 /// A network with the head of a target.
 #[derive(Clone, Debug)]

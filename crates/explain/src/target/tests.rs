@@ -165,6 +165,7 @@ fn parameters_may_be_inputs_with_the_same_scores() {
         Target::Region { output: None, mask: Mask::Given(mask), class: None },
         Target::Similarity { output: None, reference },
         Target::Contrast { output: Some("scores".into()), class: None, against: Rival::Class(2) },
+        Target::Cell { output: None, cells: Cells::BestOf(1) },
     ];
     for target in targets {
         let grafted = target.graft(&network(), Parameters::Input).unwrap();
@@ -173,6 +174,36 @@ fn parameters_may_be_inputs_with_the_same_scores() {
         let found = run(&grafted.graph, &[images(2), value.clone()]);
         assert_eq!(found[0], scores(&target).concat(), "{name}");
     }
+}
+
+/// Indices that are an input are those of the target, and the nearest where there is no such element.
+#[test]
+fn indices_that_are_inputs_are_taken_as_constants_are() {
+    use AxisIndex::{At, Best, Range};
+    let cell = |indices: Vec<AxisIndex>| Target::Cell { output: None, cells: Cells::Each(indices) };
+    let given = |target: &Target, indices: &[i64]| {
+        let grafted = target.graft(&network(), Parameters::Input).unwrap();
+        assert_eq!(grafted.parameters[0].0, parameter_inputs::CELL);
+        let indices = Tensor::new([1, indices.len()], indices.to_vec()).unwrap();
+        let exist = grafted.graph.nodes().find(|(_, node)| node.label.tensor == TARGET_IN_RANGE).unwrap().0;
+        let mut graph = grafted.graph.clone();
+        let exist = graph.add(Op::Cast { to: Kind::Float }, &[exist]).unwrap();
+        graph.output("exist", exist);
+        let found = run(&graph, &[images(2), indices]);
+        (found[0].clone(), found[1] == [1.0, 1.0])
+    };
+    let target = cell(vec![At(0), At(0), At(0)]);
+    for (indices, taken, exist) in [
+        ([2, 3, 4], [2, 3, 4], true),
+        ([-3, 1, -1], [0, 1, 4], true),
+        ([3, 0, 0], [2, 0, 0], false),
+        ([0, -9, 2], [0, 0, 2], false),
+    ] {
+        let constant = scores(&cell(taken.map(At).to_vec())).concat();
+        assert_eq!(given(&target, &indices), (constant, exist), "{indices:?}");
+    }
+    let with = |row| cell(vec![Best, At(row), Range(Some(1), Some(3))]);
+    assert_eq!(given(&with(0), &[2]), (scores(&with(2)).concat(), true));
 }
 
 #[test]

@@ -26,11 +26,13 @@ pub struct CanonicalOptions {
     pub stored: Stored,
     /// Remove a final softmax or sigmoid, so that the outputs are logits.
     pub logits: bool,
+    /// Remove the sigmoid of outputs that hold maps too. It stays by default, since the numbers may be a mask or an image.
+    pub map_logits: bool,
 }
 
 impl Default for CanonicalOptions {
     fn default() -> Self {
-        CanonicalOptions { fold_batch_norm: true, stored: Stored::AsBefore, logits: true }
+        CanonicalOptions { fold_batch_norm: true, stored: Stored::AsBefore, logits: true, map_logits: false }
     }
 }
 
@@ -51,6 +53,12 @@ impl CanonicalOptions {
     #[must_use]
     pub fn logits(self, logits: bool) -> Self {
         CanonicalOptions { logits, ..self }
+    }
+
+    /// The same with a final sigmoid of maps removed, where logits are wanted, or left.
+    #[must_use]
+    pub fn map_logits(self, map_logits: bool) -> Self {
+        CanonicalOptions { map_logits, ..self }
     }
 }
 
@@ -125,7 +133,7 @@ pub fn canonicalise(
     report.batch_norms_folded = before.saturating_sub(report.batch_norms_left);
     report.channel_constants_folded = constants_before.saturating_sub(constants(&graph));
     (graph, report.single_scores) = single_scores(&graph)?;
-    (graph, report.outputs) = strip_probabilities(&graph, !options.logits)?;
+    (graph, report.outputs) = strip_probabilities(&graph, !options.logits, options.map_logits)?;
     log::debug!("canonical form of {} nodes: {report}", graph.len());
     Ok((graph, report))
 }

@@ -25,8 +25,8 @@ pub struct Stripped {
 /// them. With `keep` nothing is removed, and the report says what would be.
 ///
 /// A sigmoid is removed where the output holds one score for each class. Elsewhere it may be a mask or an image whose
-/// meaning is the number in `[0, 1]`.
-pub fn strip_probabilities(graph: &Graph, keep: bool) -> Result<(Graph, Stripped)> {
+/// meaning is the number in `[0, 1]`: there it is removed with `of_maps`.
+pub fn strip_probabilities(graph: &Graph, keep: bool, of_maps: bool) -> Result<(Graph, Stripped)> {
     let mut stripped = Stripped::default();
     let mut rewrite = Rewrite::new(graph);
     rewrite.walk(|_, _, _| Ok(Step::Keep))?;
@@ -39,7 +39,9 @@ pub fn strip_probabilities(graph: &Graph, keep: bool) -> Result<(Graph, Stripped
             Op::Softmax { axis } | Op::LogSoftmax { axis } if is_over_classes(&node.shape, axis) && !keep => {
                 &mut stripped.softmax
             }
-            Op::Unary(Unary::Sigmoid) if !keep && is_score_per_class(&graph.node(output.node).shape) => {
+            Op::Unary(Unary::Sigmoid)
+                if !keep && (of_maps || is_score_per_class(&graph.node(output.node).shape)) =>
+            {
                 &mut stripped.sigmoid
             }
             Op::Softmax { .. } | Op::Unary(Unary::Sigmoid) => {
@@ -118,7 +120,7 @@ mod tests {
     fn the_end_of_a_classifier_is_its_logits() {
         for end in [Op::Softmax { axis: 1 }, Op::LogSoftmax { axis: 1 }] {
             let (g, _) = network(end);
-            let (stripped, report) = strip_probabilities(&g, false).unwrap();
+            let (stripped, report) = strip_probabilities(&g, false, false).unwrap();
             assert_eq!(report.softmax, ["y"]);
             let output = &stripped.outputs()[0];
             assert_eq!(
@@ -136,7 +138,7 @@ mod tests {
     #[test]
     fn a_softmax_over_anything_but_classes_stays() {
         let (g, _) = network(Op::Softmax { axis: 2 });
-        let (kept, report) = strip_probabilities(&g, false).unwrap();
+        let (kept, report) = strip_probabilities(&g, false, false).unwrap();
         assert_eq!((report.softmax.len(), count(&kept, "Softmax")), (0, 1));
     }
 
@@ -145,7 +147,7 @@ mod tests {
         let (mut g, end) = network(Op::Softmax { axis: 1 });
         let attention = g.unary(Unary::Exp, end).unwrap();
         g.output("attention", attention);
-        let (stripped, report) = strip_probabilities(&g, false).unwrap();
+        let (stripped, report) = strip_probabilities(&g, false, false).unwrap();
         assert_eq!(report.softmax, ["y"]);
         assert_eq!(count(&stripped, "Softmax"), 1);
     }
@@ -153,27 +155,30 @@ mod tests {
     #[test]
     fn a_sigmoid_for_each_class_becomes_logits_as_a_softmax_does() {
         let (g, _) = network(Op::Unary(Unary::Sigmoid));
-        let (stripped, report) = strip_probabilities(&g, false).unwrap();
+        let (stripped, report) = strip_probabilities(&g, false, false).unwrap();
         assert_eq!((report.softmax.len(), report.sigmoid), (0, vec!["y".to_string()]));
         assert_eq!(count(&stripped, "Sigmoid"), 0);
     }
 
     #[test]
-    fn a_sigmoid_for_each_pixel_stays() {
+    fn a_sigmoid_for_each_pixel_stays_unless_logits_of_maps_are_wanted() {
         let (mut g, end) = network(Op::Unary(Unary::Sigmoid));
         let shape = Shape::batched(&[1, 2, 3]);
         let mask = g.add(Op::Reshape { shape }, &[end]).unwrap();
         g.set_outputs(vec![crate::Output { name: "mask".into(), node: mask }]);
-        let (kept, report) = strip_probabilities(&g, false).unwrap();
+        let (kept, report) = strip_probabilities(&g, false, false).unwrap();
         assert_eq!((report.sigmoid.len(), report.kept), (0, vec!["mask".to_string()]));
         assert_eq!(count(&kept, "Sigmoid"), 1);
+        let (stripped, report) = strip_probabilities(&g, false, true).unwrap();
+        assert_eq!((report.sigmoid, report.kept.len()), (vec!["mask".to_string()], 0));
+        assert_eq!(count(&stripped, "Sigmoid"), 0);
     }
 
     #[test]
     fn probabilities_that_are_asked_for_stay() {
         for end in [Op::Softmax { axis: 1 }, Op::Unary(Unary::Sigmoid)] {
             let (g, _) = network(end);
-            let (kept, report) = strip_probabilities(&g, true).unwrap();
+            let (kept, report) = strip_probabilities(&g, true, true).unwrap();
             assert_eq!((kept.len(), report.kept), (g.len(), vec!["y".to_string()]));
         }
     }

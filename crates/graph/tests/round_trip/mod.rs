@@ -37,7 +37,7 @@ fn outcome<T>(result: &Result<T, Error>) -> String {
 fn canonical(graph: &Graph) -> Result<(), Error> {
     let graph = passes::drop_identities(&graph.pruned()?)?;
     let graph = passes::fold_batch_norm(&graph, Stored::AsBefore)?;
-    let (graph, _) = passes::strip_probabilities(&graph, false)?;
+    let (graph, _) = passes::strip_probabilities(&graph, false, false)?;
     let graph = passes::recognise_activations(&graph)?;
     passes::max_form(&graph)?;
     passes::decompose(&graph)?;

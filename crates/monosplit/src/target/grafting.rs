@@ -42,10 +42,14 @@ pub(crate) struct ModelTarget {
     pub(crate) choice: TargetChoice,
     /// Which of the scores is explained.
     pub(crate) class: Class,
+    /// The class that the only score is of, where it is a part of the target.
+    pub(crate) named_class: Option<usize>,
     /// What the scores are called; none are those of the classes.
     pub(crate) names: Option<Vec<String>>,
     /// The values of the inputs that the target added.
     pub(crate) parameters: Vec<(&'static str, Tensor)>,
+    /// The network with these values, and the class that the target names, as constants, where they are inputs.
+    pub(crate) settled: Option<Graph>,
 }
 
 impl Model {
@@ -71,13 +75,23 @@ impl Model {
 
     fn grafted(&self, choice: &TargetChoice, context: &TargetContext<'_>) -> Result<Model> {
         let reader = TargetReader { model: self, context };
-        let Resolved { target, class, names } = reader.resolve(choice)?;
+        let Resolved { target, class, named_class, names } = reader.resolve(choice)?;
         let mut model = self.clone();
-        let mut own = ModelTarget { choice: choice.clone(), class, names: None, parameters: Vec::new() };
+        let mut own = ModelTarget {
+            choice: choice.clone(),
+            class,
+            named_class,
+            names: None,
+            parameters: Vec::new(),
+            settled: None,
+        };
         if !choice.is_class() {
             let grafted = target.graft(self.graph(), context.parameters)?;
             own.names = Some(names.all(scores(&grafted.graph)?)?);
             own.parameters = grafted.parameters;
+            if context.parameters == Parameters::Input {
+                own.settled = Some(target.graft(self.graph(), Parameters::Constant)?.graph);
+            }
             model = model.with_canonical(grafted.graph);
         }
         model.target = Some(own);
@@ -92,6 +106,17 @@ impl Model {
     /// Which of the scores is explained unless another is named: the highest, or the one that the target says.
     pub fn explained_class(&self) -> Class {
         self.target.as_ref().map_or(Class::Top, |target| target.class.clone())
+    }
+
+    /// The class that the only score is of, where a target names it.
+    pub fn named_class(&self) -> Option<usize> {
+        self.target.as_ref()?.named_class
+    }
+
+    /// The network in which default layers are looked for: what a target is given changes none of them.
+    pub fn graph_of_layers(&self) -> &Graph {
+        let settled = self.target.as_ref().and_then(|target| target.settled.as_ref());
+        settled.unwrap_or_else(|| self.graph())
     }
 
     /// The inputs that a target added, with their values.
@@ -110,7 +135,15 @@ fn scores(graph: &Graph) -> Result<usize> {
 struct Resolved {
     target: Target,
     class: Class,
+    named_class: Option<usize>,
     names: Names,
+}
+
+impl Resolved {
+    /// A target with one score, or of which the best is explained.
+    fn top(target: Target, names: Names) -> Self {
+        Resolved { target, class: Class::Top, named_class: None, names }
+    }
 }
 
 /// What scores are called.
@@ -155,17 +188,15 @@ impl TargetReader<'_> {
     fn resolve(&self, choice: &TargetChoice) -> Result<Resolved> {
         match choice {
             TargetChoice::Class(word) => {
-                let labels = self.labels(self.model.expect_classes()?)?;
-                let class = match self.class(word, &labels, self.model.expect_classes()?)? {
+                let classes = self.model.expect_classes()?;
+                let labels = self.labels(classes)?;
+                let class = match self.class(word, &labels, classes)? {
                     ClassWord::Index(class) => Class::Index(class),
                     ClassWord::Top => Class::Top,
                     ClassWord::Second => Class::Second,
                 };
-                Ok(Resolved {
-                    target: Target::Class { output: None },
-                    class,
-                    names: Names::One(String::new()),
-                })
+                let names = Names::One(String::new());
+                Ok(Resolved { target: Target::Class { output: None }, class, named_class: None, names })
             }
             TargetChoice::Contrast { class, against } => self.contrast(class, against),
             TargetChoice::Region { mask, class, output } => self.region(mask, class.as_deref(), output),
@@ -178,20 +209,20 @@ impl TargetReader<'_> {
                 };
                 let name = target_output(self.model.graph(), output.as_deref())?.name;
                 let target = Target::Summary { output: output.clone(), summary: *summary };
-                Ok(Resolved { target, class: Class::Top, names: Names::One(format!("{word} of {name}")) })
+                Ok(Resolved::top(target, Names::One(format!("{word} of {name}"))))
             }
             TargetChoice::Similarity { reference, output } => {
                 let names = Names::One(format!("similarity to {}", file_name(reference)));
                 let reference = self.reference(reference, output.as_deref())?;
                 let target = Target::Similarity { output: output.clone(), reference };
-                Ok(Resolved { target, class: Class::Top, names })
+                Ok(Resolved::top(target, names))
             }
             TargetChoice::Head(path) => {
                 // A head is taken as it is: its end may be meant.
                 let options = Model::options().canonical(CanonicalOptions::default().logits(false));
                 let head = options.open(path)?;
                 let target = Target::Head { graph: Box::new(head.graph().clone()) };
-                Ok(Resolved { target, class: Class::Top, names: Names::One(file_name(path)) })
+                Ok(Resolved::top(target, Names::One(file_name(path))))
             }
         }
     }
@@ -207,6 +238,9 @@ impl TargetReader<'_> {
     fn class(&self, word: &str, labels: &Labels, classes: usize) -> Result<ClassWord> {
         match word.to_ascii_lowercase().as_str() {
             "top" | "top1" => Ok(ClassWord::Top),
+            "top2" if classes < 2 => Err(Error::argument(format!(
+                "there is no second best class among {classes}; name top, or the only class"
+            ))),
             "top2" => Ok(ClassWord::Second),
             _ => labels.find(word, classes).map(ClassWord::Index),
         }
@@ -272,13 +306,15 @@ impl TargetReader<'_> {
     /// A target whose class is a part of it where parameters are constants, and is chosen among its scores otherwise.
     fn explained(&self, target: Target, class: Class, names: Names, classes: usize) -> Resolved {
         match (self.context.parameters, class) {
-            (Parameters::Constant, Class::Index(_)) => Resolved { target, class: Class::Top, names },
+            (Parameters::Constant, Class::Index(class)) => {
+                Resolved { named_class: Some(class), ..Resolved::top(target, names) }
+            }
             (Parameters::Input, class @ Class::Index(_)) => {
                 let labels = self.labels(classes).unwrap_or_else(|_| Labels::from_text(""));
                 let names = Names::Classes { before: "", labels, behind: String::new() };
-                Resolved { target, class, names }
+                Resolved { target, class, named_class: None, names }
             }
-            (_, class) => Resolved { target, class, names },
+            (_, class) => Resolved { target, class, named_class: None, names },
         }
     }
 
@@ -304,7 +340,7 @@ impl TargetReader<'_> {
             true => Names::Cells { output: name, cells: cells.clone(), lengths },
             false => Names::One(format!("{name}[{cells}]")),
         };
-        Ok(Resolved { target: Target::Cell { output: output.clone(), cells }, class: Class::Top, names })
+        Ok(Resolved::top(Target::Cell { output: output.clone(), cells }, names))
     }
 
     /// The weights of the places of an output: an array as it is, or a picture, brought to the size of the places as the

@@ -32,6 +32,15 @@ pub(crate) fn limit_beside(held: usize) -> usize {
     }
 }
 
+/// The bytes a program may take on a card that has `free` bytes free.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+pub(crate) fn limit_on_card(free: usize) -> usize {
+    match PROCESS_LIMIT.load(Ordering::Relaxed) {
+        0 => free / 4 * QUARTERS,
+        bytes => bytes.min(free),
+    }
+}
+
 /// The same where nothing is held yet.
 pub fn memory_limit() -> usize {
     limit_beside(0)

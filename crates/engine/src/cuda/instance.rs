@@ -18,6 +18,7 @@ use super::streams::StreamAssignment;
 use super::translator::DeviceTensor;
 use crate::footprint::{Footprint, HeldConstants};
 use crate::graph_info::element_bytes;
+use crate::memory_budget::limit_on_card;
 use crate::plan::BufferLocation;
 use crate::{NodeTime, Precision, Profile};
 
@@ -75,10 +76,10 @@ impl Instance {
     pub(super) fn new(program: &CudaProgram, batch: usize) -> Result<Self> {
         let (plan, info, real) = (&program.plan, &program.info, program.math.bytes());
         let shapes = info.shapes(plan, batch)?;
-        let (held, free) = (HeldConstants::default(), program.device.free_memory()?);
+        let (held, limit) = (HeldConstants::default(), limit_on_card(program.device.free_memory()?));
         let buffers = Footprint::buffers(info, plan, &shapes, real, &held);
-        if buffers.bytes > free {
-            return Err(buffers.refused(info, free, 0));
+        if buffers.bytes > limit {
+            return Err(buffers.refused(info, limit, 0));
         }
         let mut end = 0usize;
         let mut place = |bytes: usize| {

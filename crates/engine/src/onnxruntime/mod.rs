@@ -1,6 +1,7 @@
 //! The engine over ONNX Runtime: a graph is written as an ONNX model in memory, which the library loads. The library is loaded
 //! at run time and is not needed to build the engine.
 
+mod budget;
 mod library;
 
 use std::path::PathBuf;
@@ -9,10 +10,13 @@ use monosplit_graph::onnx::{ExportOptions, write};
 use monosplit_graph::passes::portable;
 use monosplit_graph::{Error, Graph, Output, Result, Tensor};
 
+use crate::memory_budget::limit_beside;
+use crate::split_batch::run_in_chunks;
 use crate::{
     CompileOptions, Cpu, Engine, EngineIdentity, HostState, IncrementalProgram, Precision, Profile, Program,
     StatefulProgram,
 };
+use budget::RunBudget;
 use library::{Library, Session};
 
 /// The environment variable with the path of the library.
@@ -37,6 +41,7 @@ pub struct OnnxRuntime {
     library: &'static Library,
     threads: usize,
     provider: Option<String>,
+    memory_limit: Option<usize>,
     double: Cpu,
 }
 
@@ -53,7 +58,7 @@ impl OnnxRuntime {
         })?;
         let library = Box::leak(Box::new(library));
         log::info!("engine onnxruntime: version {}, {}", library.version(), file.display());
-        Ok(OnnxRuntime { library, threads: 0, provider: None, double: Cpu::default() })
+        Ok(OnnxRuntime { library, threads: 0, provider: None, memory_limit: None, double: Cpu::default() })
     }
 
     /// Uses `threads` threads. With 0, the default, the library chooses their number.
@@ -67,6 +72,13 @@ impl OnnxRuntime {
     #[must_use]
     pub fn provider(self, name: impl Into<String>) -> Self {
         OnnxRuntime { provider: Some(name.into()), ..self }
+    }
+
+    /// Refuses programs that would hold more than `bytes`, as [`Cpu::memory_limit`] does, by the same estimate. Batches that would
+    /// are run in chunks of samples where samples are independent.
+    #[must_use]
+    pub fn memory_limit(self, bytes: usize) -> Self {
+        OnnxRuntime { memory_limit: Some(bytes), double: self.double.memory_limit(bytes), ..self }
     }
 
     /// The version of the library.
@@ -104,9 +116,11 @@ impl Engine for OnnxRuntime {
         let outputs = graph.outputs().iter().enumerate();
         let outputs = outputs.map(|(index, output)| Output { name: format!("output {index}"), ..*output });
         graph.set_outputs(outputs.collect());
+        let budget = RunBudget::new(&graph, self.memory_limit.unwrap_or_else(|| limit_beside(0)))?;
         let model = write(&graph, &ExportOptions::default())?;
         let session = self.library.session(&model, self.threads, self.provider.as_deref());
-        Ok(Box::new(RuntimeProgram { session: session.map_err(|error| self.with_providers(error))? }))
+        let session = session.map_err(|error| self.with_providers(error))?;
+        Ok(Box::new(RuntimeProgram { session, budget }))
     }
 
     fn compile_incremental(
@@ -122,11 +136,24 @@ impl Engine for OnnxRuntime {
 /// A graph loaded by ONNX Runtime.
 struct RuntimeProgram {
     session: Session,
+    budget: RunBudget,
 }
 
 impl Program for RuntimeProgram {
     fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
-        self.session.run(inputs)
+        let batch = self.budget.info.batch(inputs)?;
+        match self.budget.samples(batch)? {
+            all if all == batch => self.session.run(inputs),
+            some => run_in_chunks(&self.budget.info, (batch, some), inputs, |_, part| self.session.run(part)),
+        }
+    }
+
+    fn run_memory(&self, samples: usize) -> usize {
+        self.budget.run(samples)
+    }
+
+    fn memory_left(&self) -> usize {
+        self.budget.left()
     }
 
     fn run_profiled(&self, _: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {

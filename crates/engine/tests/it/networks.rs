@@ -202,6 +202,30 @@ fn batches_beyond_the_budget_are_run_in_chunks_where_samples_are_independent() {
     assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
 }
 
+#[test]
+#[cfg(feature = "onnxruntime")]
+fn issue_35_onnx_runtime_keeps_to_the_memory_budget() {
+    let Ok(engine) = monosplit_engine::OnnxRuntime::load() else {
+        println!("ONNX Runtime is not here");
+        return;
+    };
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[8, 16, 16]), Kind::Float);
+    let y = conv(&mut g, x, [8, 8, 3, 3], 1, 1);
+    let y = g.reduced(Reduction::Mean, y, &[2, 3], true).unwrap();
+    g.output("y", y);
+    let x = [tensor(&[64, 8, 16, 16], 1)];
+    let program = |limit: usize| engine.clone().memory_limit(limit).compile(&g);
+    let whole = program(1 << 30).unwrap();
+    let chunked = program(96 << 10).unwrap();
+    assert!(chunked.samples_at_once(64, 0) < 64 && whole.samples_at_once(64, 0) == 64);
+    let (expected, found) = (whole.run(&x).unwrap(), chunked.run(&x).unwrap());
+    assert_eq!(found[0].shape(), [64, 8, 1, 1]);
+    assert!(found[0].to_f64().iter().zip(&*expected[0].to_f64()).all(|(a, b)| (a - b).abs() < 1e-5));
+    let error = program(4 << 10).err().unwrap();
+    assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
+}
+
 /// Shorter addresses cannot even write these sizes down.
 #[test]
 #[cfg(target_pointer_width = "64")]

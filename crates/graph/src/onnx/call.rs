@@ -30,7 +30,7 @@ impl<'c> Call<'c> {
         &self.node.op_type
     }
 
-    /// Whether output `index` has a name, so that something may read it.
+    /// Whether output `index` is read. Outputs that nothing reads lost their names when the file was read.
     pub(crate) fn has_output(&self, index: usize) -> bool {
         self.node.outputs.get(index).is_some_and(|name| !name.is_empty())
     }
@@ -63,7 +63,11 @@ impl<'c> Call<'c> {
 
     /// An integer attribute that says yes or no.
     pub(crate) fn flag(&self, name: &str, default: bool) -> Result<bool> {
-        self.int(name, i64::from(default)).map(|v| v != 0)
+        match self.int(name, i64::from(default))? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(self.mistyped(name, "0 or 1")),
+        }
     }
 
     /// A real attribute.

@@ -125,6 +125,9 @@ pub(crate) fn parts_of(call: &Call, shape: &Shape) -> Result<Vec<Part>> {
             let default = call.node.outputs.len() as i64;
             let count = usize::try_from(call.int("num_outputs", default)?).ok().filter(|&n| n > 0);
             let count = count.ok_or_else(|| Error::malformed("Split into no parts"))?;
+            if !call.has("num_outputs") && length % count != 0 {
+                return Err(Error::shape(format!("an axis of length {length} has no {count} equal parts")));
+            }
             let chunk = length.div_ceil(count);
             (0..count.min(call.node.outputs.len()))
                 .map(|i| chunk.min(length.saturating_sub(i.saturating_mul(chunk))))

@@ -178,6 +178,29 @@ fn an_unsupported_op_is_named_with_its_node() {
 }
 
 #[test]
+fn issue_35_outputs_that_nothing_reads_are_left_out() {
+    let two = |read: &str| {
+        model(
+            vec![node("Dropout", &["x"], &["a", "mask"], &[]), node("Relu", &[read], &["y"], &[])],
+            Vec::new(),
+        )
+    };
+    assert_eq!(import(&two("a")).unwrap().outputs().len(), 1);
+    assert!(refused(&two("mask")).contains("Dropout with its mask used"));
+}
+
+#[test]
+fn issue_35_attributes_say_what_they_may() {
+    let keeps = AttributeProto::int(-1);
+    let mean = node("ReduceMean", &["x"], &["y"], &[("keepdims", keeps)]);
+    assert!(refused(&model(vec![mean], Vec::new())).contains("'keepdims' of ReduceMean should be 0 or 1"));
+    let axis = || ("axis", AttributeProto::int(2));
+    let three = |outputs: &[&str]| model(vec![node("Split", &["x"], outputs, &[axis()])], Vec::new());
+    assert!(refused(&three(&["y", "a", "b"])).contains("an axis of length 8 has no 3 equal parts"));
+    assert_eq!(import(&three(&["y", "a"])).unwrap().outputs().len(), 1);
+}
+
+#[test]
 fn a_survey_lists_every_problem_at_once() {
     let nodes = vec![
         node("LSTM", &["x"], &["a"], &[]),

@@ -1,6 +1,8 @@
 //! The messages of an ONNX file that matter here, as `onnx.proto` numbers their fields. Weights are slices of the mapped
 //! file. Fields that are not listed are skipped.
 
+use std::collections::HashSet;
+
 use bytes::Bytes;
 use prost::Message;
 
@@ -157,11 +159,49 @@ pub(crate) enum AttributeValue<'a> {
     Other,
 }
 
+impl GraphProto {
+    fn forget_unread_outputs(&mut self) {
+        forget_unread_outputs(&mut self.nodes, self.outputs.iter().map(|output| output.name.as_str()));
+    }
+}
+
+/// Takes the names from outputs after the first that nothing reads: exporters name masks and indices that nobody asks for. The
+/// outputs of a batch norm say by being there that it is in training mode.
+fn forget_unread_outputs<'a>(nodes: &mut [NodeProto], returned: impl Iterator<Item = &'a str>) {
+    fn remove_read(nodes: &[NodeProto], unread: &mut HashSet<String>) {
+        for node in nodes {
+            node.inputs.iter().for_each(|input| _ = unread.remove(input));
+            for graph in node.attributes.iter().filter_map(|attribute| attribute.g.as_deref()) {
+                graph.outputs.iter().for_each(|output| _ = unread.remove(&output.name));
+                remove_read(&graph.nodes, unread);
+            }
+        }
+    }
+    let further = nodes.iter().flat_map(|node| node.outputs.iter().skip(1));
+    let mut unread: HashSet<String> = further.filter(|name| !name.is_empty()).cloned().collect();
+    returned.for_each(|name| _ = unread.remove(name));
+    remove_read(nodes, &mut unread);
+    for node in nodes.iter_mut().filter(|node| node.op_type != "BatchNormalization") {
+        node.outputs.iter_mut().skip(1).filter(|name| unread.contains(*name)).for_each(String::clear);
+        node.attributes
+            .iter_mut()
+            .filter_map(|attribute| attribute.g.as_mut())
+            .for_each(|graph| graph.forget_unread_outputs());
+    }
+}
+
 impl ModelProto {
     /// Reads a file, whose weights stay slices of `bytes`.
     pub(crate) fn read(bytes: Bytes) -> Result<Self> {
         limits::check(&bytes)?;
-        ModelProto::decode(bytes).map_err(|error| corrupt(&error))
+        let mut model = ModelProto::decode(bytes).map_err(|error| corrupt(&error))?;
+        if let Some(graph) = &mut model.graph {
+            graph.forget_unread_outputs();
+        }
+        for function in &mut model.functions {
+            forget_unread_outputs(&mut function.nodes, function.outputs.iter().map(String::as_str));
+        }
+        Ok(model)
     }
 }
 

@@ -153,7 +153,10 @@ pub(crate) fn check(node: &NodeProto, version: i64) -> Result<()> {
     };
     check_count(schema.inputs, node.inputs.len(), "inputs", op)?;
     check_count(schema.outputs, node.outputs.len(), "outputs", op)?;
-    for attribute in &node.attributes {
+    for (index, attribute) in node.attributes.iter().enumerate() {
+        if node.attributes[..index].iter().any(|other| other.name == attribute.name) {
+            return Err(Error::malformed(format!("{op} has the attribute '{}' twice", attribute.name)));
+        }
         schema.check_attribute(attribute, op, version)?;
     }
     let missing = |attribute: &&Attribute| attribute.required && node.attribute(attribute.name).is_none();
@@ -231,6 +234,7 @@ mod tests {
             (node("Conv", 2, vec![int("stride")]), 17, "no attribute 'stride'"),
             (node("Conv", 2, vec![int("strides")]), 17, "'strides' of Conv should be a list of integers"),
             (node("Concat", 2, vec![]), 17, "Concat has no attribute 'axis'"),
+            (node("Concat", 2, vec![int("axis"), int("axis")]), 17, "Concat has the attribute 'axis' twice"),
             (node("Gelu", 1, vec![]), 17, "Gelu is in the ONNX operators since version 20"),
             (node("Upsample", 2, vec![]), 13, "Upsample was taken out of the ONNX operators in version 10"),
         ];

@@ -78,6 +78,11 @@ impl<R: Rules> Walk<R> {
         Ok(self.messages.get(&at).cloned().flatten())
     }
 
+    /// The rules, with what they have kept.
+    pub fn into_rules(self) -> R {
+        self.rules
+    }
+
     /// The message of a value, from those of its users. The last user comes first: the order of the sum is fixed.
     fn combine(&mut self, g: &mut Graph, network: &ActiveGraph, id: NodeId) -> Result<Option<R::Message>> {
         let mut joined: Option<R::Message> = None;

@@ -45,6 +45,7 @@ mod audit;
 mod baseline;
 mod bilinear;
 mod bindings;
+mod bounds;
 mod cached_prologue;
 mod cam;
 mod channels;
@@ -97,6 +98,7 @@ mod unrolled;
 
 pub use audit::{Audit, LayerAudit, PairAudit, STABILISERS, audit, audit_pair};
 pub use baseline::Baseline;
+pub use bounds::{BoxBounds, EnclosedBoxes, InputBoxes, LinearLowerBound, StreamBounds, StreamRanges};
 pub use closed_formula::{ClosedFormula, DecomposedMap, Term};
 pub use default_layer::{ChosenLayer, chosen_layer, layers_by_size};
 pub use explain_batch::{BatchPosition, Class, ExplainBatch, NoProgress, Progress, Settings};

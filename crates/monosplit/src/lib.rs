@@ -56,6 +56,7 @@ pub use monosplit_graph::{Error, ErrorKind, Result, Tensor};
 
 pub mod assets;
 pub mod catalogue;
+mod certified_bounds;
 mod channel_cancellation;
 #[cfg(feature = "eval")]
 mod channels_first;
@@ -96,6 +97,9 @@ mod target;
 mod verification;
 mod vocabulary;
 
+pub use certified_bounds::{
+    Certificate, CertifiedBounds, MarginBound, Neighbourhood, PatchCertificates, SampledInputs,
+};
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};
 pub use compiled::{CompiledFileFacts, CompiledMap, compiled_maps, is_compiled};

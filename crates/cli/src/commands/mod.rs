@@ -1,5 +1,6 @@
 //! The command line: options become calls of the library. One command to a file.
 
+mod bounds;
 mod by_layer;
 mod cancelled_channels;
 mod class;
@@ -73,6 +74,7 @@ monosplit opens a trained image classifier, runs it, and explains what it saw.
   monosplit run resnet18.onnx cat.jpg           what it takes the picture for: the five best classes
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit bounds digits.onnx three.png        how far its scores can move, certified
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit serve resnet18.onnx photos/         all of this in the browser, α on a slider
   monosplit diff before.onnx after.onnx cat.jpg two networks compared: scores and maps
@@ -112,6 +114,7 @@ is ever executed.
   monosplit run resnet18.onnx photos/ --top 1   the same for all pictures in a folder
   monosplit explain resnet18.onnx cat.jpg       where in the picture it found that
   monosplit verify resnet18.onnx cat.jpg        that the theory behind it holds on this network
+  monosplit bounds digits.onnx three.png        how far its scores can move, certified
   monosplit compare resnet18.onnx cat.jpg       the same by several methods, in one figure
   monosplit serve resnet18.onnx photos/         all of this in the browser, α on a slider
   monosplit diff before.onnx after.onnx cat.jpg two networks compared: scores and maps
@@ -172,6 +175,7 @@ fn bytes(text: &str) -> Result<usize, String> {
 
 #[derive(Subcommand)]
 enum Command {
+    Bounds(Box<bounds::Bounds>),
     Compare(Box<compare::Compare>),
     Compile(Box<compile::Compile>),
     Completions(shell::Completions),
@@ -203,7 +207,8 @@ fn is_written(command: &Command, word: &OsString) -> bool {
     // Where a network is opened, this is an output of the network.
     let also = !matches!(
         command,
-        Command::Compare(_)
+        Command::Bounds(_)
+            | Command::Compare(_)
             | Command::Compile(_)
             | Command::Diff(_)
             | Command::Explain(_)
@@ -443,6 +448,7 @@ fn parsed(words: &[String]) -> Result<Command, Failure> {
 fn execute(command: Option<&Command>, out: &mut dyn Write) -> Result<ExitStatus, Failure> {
     match command {
         None => out.write_all(OVERVIEW.as_bytes())?,
+        Some(Command::Bounds(bounds)) => return bounds.execute(out),
         Some(Command::Compare(compare)) => compare.execute(out)?,
         Some(Command::Compile(compile)) => compile.execute(out)?,
         Some(Command::Completions(completions)) => completions.execute(out)?,

@@ -137,6 +137,7 @@ fn carried(words: &[String], next: &str, complete: bool) -> String {
 
 fn suggestion(command: &Command) -> Option<(&'static str, &'static str)> {
     Some(match command {
+        Command::Bounds(_) => ("explain {model} {picture}", "shows what the score depends on"),
         Command::Compare(_) => ("explain {model} {picture} --method NAME", "draws one of them large"),
         Command::Compile(_) => ("explain {written} {picture}", "shows the maps the new file holds"),
         Command::Counterfactual(_) => ("verify {model} {picture}", "checks what the network promises"),

@@ -1,6 +1,7 @@
 //! The program as a person runs it, in one binary because each binary links all crates.
 
 mod bad_input;
+mod bounds;
 mod compile;
 mod compile_passes;
 mod diff;

@@ -1,5 +1,6 @@
 //! Tests of explanations through the public interface, in one binary because each binary links all crates.
 
+mod bounds;
 mod dropout;
 mod four_streams;
 mod fused;

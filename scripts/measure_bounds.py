@@ -31,6 +31,11 @@ class Network(torch.nn.Module):
         self.values = {n: v.double() if v.is_floating_point() else v for n, v in self.values.items()}
         self.nodes, self.input = list(model.graph.node), model.graph.input[0].name
         self.output = model.graph.output[0].name
+        for node in self.nodes:
+            if node.op_type == "Cast":
+                self.values[node.output[0]] = self.values[node.input[0]].double()
+        self.nodes = [node for node in self.nodes if node.op_type != "Cast"]
+        self.halves = {}
 
     def forward(self, x):
         values = dict(self.values)
@@ -42,10 +47,9 @@ class Network(torch.nn.Module):
 
     def run(self, op, v, a):
         f = torch.nn.functional
-        if op == "Cast":
-            return v[0].double()
         if op == "Reshape":
-            return v[0].reshape(v[0].shape[0], *[int(n) for n in v[1][1:]])
+            # Maxima of pairs are taken of rows here.
+            return v[0].flatten(1)
         if op == "Flatten":
             return v[0].flatten(1)
         if op == "Gemm":
@@ -53,25 +57,28 @@ class Network(torch.nn.Module):
             return f.linear(v[0], w, v[2] if len(v) > 2 else None)
         if op == "BatchNormalization":
             scale = v[1] / torch.sqrt(v[4] + a["epsilon"])
-            shape = (1, -1) + (1,) * (v[0].dim() - 2)
-            return v[0] * scale.reshape(shape) + (v[2] - v[3] * scale).reshape(shape)
+            assert v[0].dim() == 2
+            return f.linear(v[0], torch.diag(scale), v[2] - v[3] * scale)
         if op == "MaxPool" and a["kernel_shape"] == [2]:
-            first, second = v[0][:, 0, 0::2], v[0][:, 0, 1::2]
-            return (second + torch.relu(first - second)).unsqueeze(1)
+            # Every other element, chosen by a matrix: auto_LiRPA has no bounds for steps of a slice.
+            flat = v[0].flatten(1)
+            width = int(flat.shape[1])
+            if width not in self.halves:
+                chosen = torch.eye(width, dtype=torch.float64)
+                self.halves[width] = chosen[0::2].clone(), chosen[1::2].clone()
+            first, second = (f.linear(flat, half) for half in self.halves[width])
+            return second + torch.relu(first - second)
+        if op == "Sub" and v[0].dim() == 0:
+            # Nor has it any for a number that is broadcast.
+            if "one" not in self.halves:
+                self.halves["one"] = v[0].expand(v[1].shape[1:]).clone()
+            return -v[1] + self.halves["one"]
         pads = a.get("pads", [0, 0, 0, 0])
         if op == "Conv":
             assert pads[:2] == pads[2:]
             return f.conv2d(v[0], v[1], v[2] if len(v) > 2 else None, a["strides"], pads[:2], a.get("dilations", [1, 1]), a.get("group", 1))
         if op == "MaxPool":
-            assert pads == [0, 0, 0, 0] and a["kernel_shape"] == a["strides"] == [2, 2]
-            for axis in (2, 3):
-                index = [slice(None)] * 4
-                index[axis] = slice(0, None, 2)
-                first = v[0][tuple(index)]
-                index[axis] = slice(1, None, 2)
-                second = v[0][tuple(index)]
-                v = [second + torch.relu(first - second)]
-            return v[0]
+            return f.max_pool2d(v[0], a["kernel_shape"], a["strides"], pads[:2])
         if op == "GlobalAveragePool":
             return v[0].mean((2, 3), keepdim=True)
         if op == "AveragePool":
@@ -84,7 +91,8 @@ def ours(program, network, array, epsilon, samples):
     found = json.loads(subprocess.run(line, check=True, capture_output=True, text=True).stdout)
     none = float("-inf")
     margins = found["margins"]
-    best = [max(m["intervals"], m["linear"] if m["linear"] is not None else none) for m in margins]
+    linear = [m["linear"] if m["linear"] is not None else none for m in margins]
+    best = [max(bound, m["intervals"]) for bound, m in zip(linear, margins)]
     streams = [m["streams"] if m["streams"] is not None else none for m in margins]
     return {
         "intervals": min(m["intervals"] for m in margins),
@@ -98,8 +106,10 @@ def theirs(network, image, epsilon, label, methods):
     from auto_LiRPA import BoundedModule, BoundedTensor
     from auto_LiRPA.perturbations import PerturbationLpNorm
 
-    model = BoundedModule(network, torch.zeros_like(image), device="cpu")
     classes = network(image).shape[1]
+    model = BoundedModule(network, torch.zeros_like(image), device="cpu")
+    # The type of numbers is read off the first parameter, of which this network has none.
+    model.parameters = lambda recurse=True: iter([image])
     rivals = [c for c in range(classes) if c != label]
     weights = torch.zeros(1, classes - 1, classes, dtype=torch.float64)
     weights[0, :, label] = 1

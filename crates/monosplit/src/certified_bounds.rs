@@ -11,6 +11,8 @@ use crate::model::{ChannelOrder, Model};
 
 /// How many margins are bounded at once before it is asked whether the class can still be certified.
 const RIVALS_AT_ONCE: usize = 16;
+/// The most classes of which all margins get a linear bound, whether they need one or not.
+const MOST_BOUNDED: usize = 64;
 /// How many inputs of a box are tried at once.
 const SAMPLES_AT_ONCE: usize = 64;
 /// How often the interval that holds the largest certified change is halved.
@@ -54,7 +56,7 @@ pub struct MarginBound {
     pub intervals: f64,
     /// The lower bound of the two streams at both corners, where the network has streams.
     pub streams: Option<f64>,
-    /// The linear lower bound; none if it was not computed, because intervals suffice or another class could not be excluded.
+    /// The linear lower bound; none if it was not computed, because another bound suffices or another class could not be excluded.
     pub linear: Option<f64>,
 }
 
@@ -191,7 +193,9 @@ impl CertifiedBounds {
             Streams::Split(streams) => streams.ranges(enclosed.boxes())?.into_iter().next(),
             Streams::None(_) => None,
         };
-        let (margins, certified, slopes) = self.margins(&enclosed, 0, &scores, class, streams.as_ref())?;
+        let all = scores.len() <= MOST_BOUNDED;
+        let (margins, certified, slopes) =
+            self.margins(&enclosed, 0, (&scores, class, all), streams.as_ref())?;
         let least_at_input = margins.first().map_or(f64::INFINITY, |margin| margin.at_input);
         let found = self.tempted(enclosed.boxes(), class, &slopes)?.min(least_at_input);
         let score_ranges = enclosed.scores(0)?;
@@ -231,7 +235,8 @@ impl CertifiedBounds {
             let several: Vec<Option<Patch>> = (first..(first + at_once).min(count)).map(patch).collect();
             let enclosed = self.bounds.enclose(self.boxes(sample, near, &several)?)?;
             for index in 0..several.len() {
-                let (margins, certified, _) = self.margins(&enclosed, index, &scores, class, None)?;
+                let (margins, certified, _) =
+                    self.margins(&enclosed, index, (&scores, class, false), None)?;
                 let decided = margins.iter().filter(|margin| certified || margin.linear.is_some());
                 found.margins.push(decided.map(MarginBound::best).fold(f64::INFINITY, f64::min));
                 found.certified.push(certified);
@@ -249,7 +254,7 @@ impl CertifiedBounds {
         let holds = |epsilon: f64| -> Result<bool> {
             let near = Neighbourhood { epsilon, ..near.clone() };
             let enclosed = self.bounds.enclose(self.boxes(sample, &near, &[None])?)?;
-            Ok(self.margins(&enclosed, 0, &scores, class, None)?.1)
+            Ok(self.margins(&enclosed, 0, (&scores, class, false), None)?.1)
         };
         let (mut good, mut bad) = (0.0, 1e-6);
         while holds(bad)? {
@@ -313,14 +318,13 @@ impl CertifiedBounds {
         Ok(found)
     }
 
-    /// The margins over one box, the least at the input first. The linear bounds are computed until one of them does not exclude
-    /// the other class; the slopes of all of them are returned.
+    /// The margins over one box, the least at the input first. Linear bounds are computed of `all`, or where no other bound suffices
+    /// and until one does not either; the slopes of all of them are returned.
     fn margins(
         &self,
         enclosed: &EnclosedBoxes<'_>,
         index: usize,
-        scores: &[f64],
-        class: usize,
+        (scores, class, all): (&[f64], usize, bool),
         streams: Option<&StreamRanges>,
     ) -> Result<(Vec<MarginBound>, bool, Vec<Vec<f64>>)> {
         let ranges = enclosed.scores(index)?;
@@ -336,7 +340,7 @@ impl CertifiedBounds {
         let mut margins: Vec<MarginBound> = rivals.iter().map(bound).collect();
         // The nearest class always gets a linear bound, so that there is one to report.
         let open: Vec<usize> =
-            (0..margins.len()).filter(|&at| at == 0 || margins[at].best() <= 0.0).collect();
+            (0..margins.len()).filter(|&at| all || at == 0 || margins[at].best() <= 0.0).collect();
         let mut slopes = Vec::new();
         for several in open.chunks(RIVALS_AT_ONCE) {
             let weights: Vec<Vec<f64>> = several
@@ -352,7 +356,7 @@ impl CertifiedBounds {
                 margins[at].linear = Some(bound.value);
                 slopes.push(bound.slopes);
             }
-            if several.iter().any(|&at| margins[at].best() <= 0.0) {
+            if !all && several.iter().any(|&at| margins[at].best() <= 0.0) {
                 break;
             }
         }

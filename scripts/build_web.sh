@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Builds the explorer as a folder of static files: the page, the engine as WebAssembly, and the network and photograph the page
-# opens with. Any web server can send target/web; nothing in it asks for anything from elsewhere.
+# opens with. Any web server can send target/explorer; nothing in it asks for anything from elsewhere.
 #
-#     scripts/build_web.sh [FOLDER]      FOLDER is target/web without one
+#     scripts/build_web.sh [FOLDER]      FOLDER is target/explorer without one
 #
 # Needs: rustup target add wasm32-unknown-unknown
 # wasm-bindgen is installed into target/tools if it is missing there. Where wasm-opt (the package binaryen of npm or Debian) is
@@ -10,7 +10,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-folder="${1:-target/web}"
+folder="${1:-target/explorer}"
 target=wasm32-unknown-unknown
 if [ ! -d "$(rustc --print target-libdir --target "$target")" ]; then
     echo "$0: Rust's target $target is missing; run: rustup target add $target" >&2

@@ -1,7 +1,7 @@
 // Checks the explorer in a real browser: what the page computes against the program and against ONNX Runtime, what it asks of the
 // network, and what damaged files do to it. `scripts/check_explorer.sh` builds what is needed and calls this.
 //
-//     node scripts/check_explorer.mjs --folder target/web --program target/release/monosplit --packages target/tools/node
+//     node scripts/check_explorer.mjs --folder target/explorer --program target/release/monosplit --packages target/tools/node
 //         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--screenshots FOLDER] [--only CHECK]… [--times]
 //
 // --packages has playwright-core and onnxruntime-web of npm; --onnxruntime a Python with onnxruntime and numpy. --times also holds
@@ -17,7 +17,7 @@ import { gzipSync, brotliCompressSync } from "node:zlib";
 
 const { values: options } = parseArgs({
   options: {
-    folder: { type: "string", default: "target/web" },
+    folder: { type: "string", default: "target/explorer" },
     program: { type: "string" },
     packages: { type: "string", default: "target/tools/node" },
     browser: { type: "string", default: "chromium" },

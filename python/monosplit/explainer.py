@@ -81,6 +81,7 @@ class Explainer:
             exponents=found.exponents(),
             facts=facts,
             samples=given,
+            _model=self._model,
         )
 
     def _samples(self, x: Input) -> Samples:

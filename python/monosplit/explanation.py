@@ -16,6 +16,9 @@ from .samples import Samples, numpy_of, is_torch
 if TYPE_CHECKING:
     import matplotlib.figure
 
+    from .model import Model
+    from .page import ServedPage
+
 
 @dataclass(repr=False)
 class Explanation:
@@ -50,6 +53,11 @@ class Explanation:
     """Everything else: all options, what the method measured about itself."""
     samples: Samples | None = None
     """What was explained."""
+    _model: Model | None = field(default=None, compare=False)
+    """The network, for the explorer. Copies in other processes go without it."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_model": None}
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -103,8 +111,53 @@ class Explanation:
         figure.tight_layout(pad=0)
         return figure
 
+    def explore(self, index: int = 0, *, port: int = 0, height: int = 900) -> ServedPage:
+        """Serves the explorer with this explanation open: the method at its layer, α on the slider, the class, the pictures.
+
+        What it returns is that of :meth:`Model.serve`: a frame in a notebook, an ``address`` elsewhere. It needs pictures,
+        of which the one at ``index`` is shown first, and a class or a contrast of two.
+
+        >>> import monosplit as ms
+        >>> e = ms.load(ms.assets.network()).explain(ms.assets.photograph(), alpha=0.3)
+        >>> with e.explore() as page:
+        ...     "#method=splitcam&class=" in page.address and "&alpha=0.3" in page.address
+        True
+        """
+        if self._model is None or self.samples is None:
+            raise ValueError("this explanation came without its network; show the network with model.serve(pictures)")
+        pictures = self.samples.pictures
+        number = range(len(pictures))[index]
+        if pictures[number] is None:
+            raise ValueError("the explorer shows pictures: explain the path of one, its bytes or a PIL image instead of an array")
+        shown = [picture for picture in pictures if picture is not None]
+        chosen = {"method": _without_shift(self.method), **_asked(self, number), "layer": self.layer or ""}
+        if self.alpha is not None:
+            chosen["alpha"] = repr(float(self.alpha))
+        chosen["picture"] = f"gallery:{sum(picture is not None for picture in pictures[:number])}"
+        return self._model._served([_monosplit.encode_png(picture) for picture in shown], port, height, chosen)
+
     def _repr_png_(self) -> bytes:
         return _monosplit.encode_png(self.overlay())
+
+
+def _without_shift(method: str) -> str:
+    """A method as it is written, without the shift α, which the page keeps apart."""
+    name, _, options = method.partition(":")
+    kept = [option for option in options.split(",") if option and not option.startswith("alpha=")]
+    return f"{name}:{','.join(kept)}" if kept else name
+
+
+def _asked(explanation: Explanation, index: int) -> dict[str, str]:
+    """The class that the page is asked about, and the one it is explained against."""
+    if explanation.target is None:
+        return {"class": str(explanation.classes[index])}
+    kind, _, words = explanation.target.partition(":")
+    assert explanation._model is not None
+    names = {name.lower(): number for number, name in enumerate(explanation._model.class_names)}
+    numbers = [word if word.isdigit() else str(names.get(word.strip('"').lower(), "")) for word in words.split(",")]
+    if kind != "contrast" or len(numbers) != 2 or not all(numbers):
+        raise ValueError(f"the explorer shows classes and contrasts of two; {explanation.target} is neither")
+    return {"class": numbers[0], "against": numbers[1]}
 
 
 def _as_plane(map: NDArray[Any]) -> NDArray[Any]:

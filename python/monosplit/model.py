@@ -311,7 +311,10 @@ class Model:
         ...     page.address.startswith("http://127.0.0.1:")
         True
         """
-        return serve(self._source, self._options, self.name, pictures, port, height)
+        return self._served(pictures, port, height, {})
+
+    def _served(self, pictures: Sequence[Picture], port: int, height: int, chosen: Mapping[str, str]) -> ServedPage:
+        return serve(self._source, self._options, self.name, pictures, port, height, chosen)
 
     def explain(
         self,

@@ -7,8 +7,9 @@ import os
 import subprocess
 import sys
 import tempfile
+import urllib.parse
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import IO, Any
 
@@ -18,7 +19,9 @@ Picture = str | os.PathLike[str] | bytes
 class ServedPage:
     """The explorer with a network behind it. In a notebook it shows itself; ``with`` and :meth:`stop` end it."""
 
-    def __init__(self, arguments: Sequence[str], folder: tempfile.TemporaryDirectory[str], height: int) -> None:
+    def __init__(
+        self, arguments: Sequence[str], folder: tempfile.TemporaryDirectory[str], height: int, chosen: Mapping[str, str] = {}
+    ) -> None:
         self._height = height
         self._process = subprocess.Popen(
             [sys.executable, "-m", "monosplit", "--quiet", "serve", "--attached", *arguments],
@@ -38,6 +41,8 @@ class ServedPage:
             said = self._process.stderr.read().strip()
             self.stop()
             raise ValueError(said.removeprefix("monosplit: ") or "the server did not start")
+        if chosen:
+            self.address += "#" + urllib.parse.urlencode(chosen)
 
     def stop(self) -> None:
         """Ends the server."""
@@ -70,9 +75,15 @@ def _end(process: subprocess.Popen[str], folder: tempfile.TemporaryDirectory[str
 
 
 def serve(
-    source: dict[str, Any], options: dict[str, Any], name: str, pictures: Sequence[Picture], port: int, height: int
+    source: dict[str, Any],
+    options: dict[str, Any],
+    name: str,
+    pictures: Sequence[Picture],
+    port: int,
+    height: int,
+    chosen: Mapping[str, str] = {},
 ) -> ServedPage:
-    """The page for a network and pictures; what is in memory is written to a folder that goes with it."""
+    """The page for a network and pictures, with what was chosen on it; what is in memory is written to a folder that goes with it."""
     folder = tempfile.TemporaryDirectory(prefix="monosplit-")
 
     def written(data: bytes, file: str) -> str:
@@ -104,4 +115,4 @@ def serve(
             arguments.append(written(bytes(picture), f"picture-{index + 1}.png"))
         else:
             arguments.append(os.path.abspath(os.fspath(picture)))
-    return ServedPage(arguments, folder, height)
+    return ServedPage(arguments, folder, height, chosen)

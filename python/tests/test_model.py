@@ -2,17 +2,20 @@
 
 import gc
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
 import time
+import urllib.parse
 import urllib.request
 
 import numpy as np
 import pytest
 
 import monosplit as ms
+from monosplit import _monosplit
 
 
 def test_the_three_lines_of_the_readme(model, photograph):
@@ -331,6 +334,29 @@ def test_the_examples_in_the_documentation_strings_run():
         ran += found.attempted
     assert doctest.testmod(ms).failed == 0
     assert ran > 5
+
+
+def test_an_explanation_is_explored_as_it_was_made(model, photograph):
+    e = model.explain([photograph, photograph], "splitcam", alpha=0.25, layer="layer3.0.conv1", target=["Bengal", "Sphynx"])
+    with e.explore(1) as page:
+        address, _, chosen = page.address.partition("#")
+        assert urllib.parse.parse_qs(chosen) == {
+            "method": ["splitcam"],
+            "class": [str(e.classes[1])],
+            "layer": ["layer3.0.conv1"],
+            "alpha": ["0.25"],
+            "picture": ["gallery:1"],
+        }
+        with urllib.request.urlopen(f"{address}pictures/1") as answer:
+            assert _monosplit.decode_picture(answer.read()).shape == (128, 128, 3)
+    contrast = model.explain(photograph, "gradcam", target=ms.target.Contrast("Bengal", 3))
+    with contrast.explore() as page:
+        chosen = urllib.parse.parse_qs(page.address.partition("#")[2])
+        assert (chosen["class"], chosen["against"]) == ([str(model.class_names.index("Bengal"))], ["3"])
+    with pytest.raises(ValueError, match="explain the path"):
+        model.explain(np.zeros((1, 3, 128, 128), np.float32)).explore()
+    with pytest.raises(ValueError, match="model.serve"):
+        pickle.loads(pickle.dumps(e)).explore()
 
 
 def test_the_explorer_is_served_until_its_block_ends(model, photograph):

@@ -1,6 +1,7 @@
 // What is chosen, what is open, and how the rest of the page is told that either changed.
 import config from "./config.js";
 import { Backend, ServerTransport, Superseded, WorkerTransport } from "./backend.js";
+import { number } from "./charts.js";
 import { View } from "./panels.js";
 import * as address from "./state.js";
 
@@ -51,6 +52,13 @@ let written = 0;
 export function remember() {
   clearTimeout(written);
   written = setTimeout(() => history.replaceState(null, "", address.write(state)), 120);
+}
+
+/** Sets α, and the slider with it. */
+export function setAlpha(alpha) {
+  state.alpha = Math.min(0.5, Math.max(0, alpha)) || 0;
+  $("alpha").value = state.alpha;
+  $("alpha-value").textContent = number(state.alpha);
 }
 
 export const picture = () => open.pictures.get(state.picture);

@@ -27,6 +27,8 @@ export class Backend {
   #waiting = new Map();
   #running = null;
   #transport;
+  /** Whether anything is computed; the event "activity" says that this changed. */
+  isWorking = false;
 
   constructor(transport) {
     this.#transport = transport;
@@ -47,7 +49,15 @@ export class Backend {
     return this.#running?.slot === slot || this.#waiting.has(slot);
   }
 
+  #tell() {
+    const isWorking = this.#running !== null || this.#waiting.size > 0;
+    if (isWorking === this.isWorking) return;
+    this.isWorking = isWorking;
+    dispatchEvent(new Event("activity"));
+  }
+
   async #next() {
+    this.#tell();
     if (this.#running || this.#waiting.size === 0) return;
     const slot = ORDER.find((slot) => this.#waiting.has(slot)) ?? this.#waiting.keys().next().value;
     const job = this.#waiting.get(slot);

@@ -1,14 +1,14 @@
 // The page: its controls, and what is asked of the backend when they change.
-import { $, attempt, backend, complain, isServed, mapOf, open, picture, question, remember, state, subject, view } from "./app.js";
+import { $, attempt, backend, complain, isServed, mapOf, open, picture, question, remember, setAlpha, state, subject, view } from "./app.js";
 import { Superseded } from "./backend.js";
-import { number } from "./charts.js";
 import { showClasses, showExplained } from "./classes.js";
 import { bytesOf, chooseInGallery, choosePicture, dropped, openInSession, openNetwork, showGallery, takeNetwork } from "./gallery.js";
 import { drawAll, showEdits, showMaps } from "./maps.js";
 import { drawable, greyed } from "./panels.js";
+import { loadRun } from "./run.js";
 import { START } from "./state.js";
-import { showThumbnails } from "./strip.js";
-import { TABS, chooseTab, showTab } from "./tabs.js";
+import { releaseLayer, showThumbnails } from "./strip.js";
+import { TABS, chooseTab, isOpenTab, showTab } from "./tabs.js";
 
 const BUILT_IN = { network: "pets-small.onnx", picture: "chelsea.png" };
 /** How long the slider rests before what takes longer is computed. */
@@ -85,11 +85,11 @@ async function askLayers() {
 }
 
 function listen() {
+  addEventListener("activity", () => document.body.classList.toggle("working", backend.isWorking));
   addEventListener("subject-changed", () => attempt(refresh));
   addEventListener("question-changed", () => attempt(explain));
   $("alpha").addEventListener("input", (event) => {
-    state.alpha = Number(event.target.value);
-    $("alpha-value").textContent = number(state.alpha);
+    setAlpha(Number(event.target.value));
     clearTimeout(resting);
     attempt(explain);
   });
@@ -113,6 +113,10 @@ function listen() {
   $("radius").addEventListener("input", (event) => {
     view.radius = (Number(event.target.value) / 128) * Math.max(...view.size);
     drawAll();
+  });
+  $("own-layer").addEventListener("click", () => {
+    releaseLayer();
+    $("layers").querySelector("[tabindex='0']")?.focus();
   });
   $("undo").addEventListener("click", () => {
     state.edits.pop();
@@ -139,7 +143,8 @@ function listen() {
   for (const tab of TABS) $(`tab-${tab}`).addEventListener("click", () => chooseTab(tab));
   document.querySelector(".tabs").addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (step) chooseTab(TABS[(TABS.indexOf(state.tab) + step + TABS.length) % TABS.length], true);
+    const tabs = TABS.filter(isOpenTab);
+    if (step) chooseTab(tabs[(tabs.indexOf(state.tab) + step + tabs.length) % tabs.length], true);
   });
   $("notice").lastElementChild.addEventListener("click", () => ($("notice").hidden = true));
   $("open-network").addEventListener("click", () => $("network-file").click());
@@ -192,6 +197,12 @@ async function begin() {
   for (const { gallery, name } of said.gallery ?? []) {
     if (!open.pictures.has(`gallery:${gallery}`)) open.pictures.set(`gallery:${gallery}`, { name, gallery, thumbnail: `pictures/${gallery}` });
   }
+  if (said.run) {
+    await attempt(loadRun);
+    state.firstTab = "run";
+    if (!location.hash.includes("tab=")) chooseTab("run");
+  }
+  if (!isOpenTab(state.tab)) chooseTab("curves");
   let { network, picture: chosen } = state;
   const isHeld = network === `file:${open.file?.name}`;
   if (said.network && !isHeld && (network === "built-in" || network.startsWith("file:"))) network = "served";
@@ -229,8 +240,7 @@ async function beginNetwork(key, served) {
 
 function showState() {
   showTheme();
-  $("alpha").value = state.alpha;
-  $("alpha-value").textContent = number(state.alpha);
+  setAlpha(state.alpha);
   $("streams").checked = state.streams;
   $("opacity").value = view.opacity = state.opacity;
   view.radius = 12;
@@ -242,5 +252,5 @@ function showState() {
 
 listen();
 showState();
-chooseTab(state.tab);
+if (isOpenTab(state.tab)) chooseTab(state.tab);
 attempt(begin);

@@ -13,6 +13,10 @@ export const START = {
   opacity: 0.5,
   edits: [],
   tab: "curves",
+  /** The tab that is open unless the address names another. */
+  firstTab: "curves",
+  /** What is chosen in the tables of a run. */
+  run: { stage: 0, metric: 0, member: null, isReversed: false },
   theme: null,
 };
 
@@ -69,6 +73,8 @@ export function read(location) {
   state.opacity = within(held.get("opacity"), 0, 1, state.opacity);
   state.edits = readEdits(held.get("edits") ?? "");
   state.tab = held.get("tab") ?? state.tab;
+  const run = /^(\d{1,4})\.(\d{1,4})\.(\d{0,6})(r?)$/.exec(held.get("run") ?? "");
+  if (run) state.run = { stage: Number(run[1]), metric: Number(run[2]), member: whole(run[3]), isReversed: run[4] === "r" };
   state.theme = held.get("theme");
   return state;
 }
@@ -90,7 +96,9 @@ export function write(state) {
   set("streams", state.streams ? "yes" : null, null);
   set("opacity", state.opacity, START.opacity);
   set("edits", writtenEdits(state.edits) || null, null);
-  set("tab", state.tab, START.tab);
+  set("tab", state.tab, state.firstTab);
+  const { stage, metric, member, isReversed } = state.run;
+  set("run", `${stage}.${metric}.${member ?? ""}${isReversed ? "r" : ""}`, "0.0.");
   set("theme", state.theme, null);
   return `#${held}`;
 }

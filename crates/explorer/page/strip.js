@@ -51,7 +51,14 @@ function chooseLayer(name, focus = false) {
   changed("question");
 }
 
+/** Reads each method at its own layer again. */
+export function releaseLayer() {
+  state.layer = null;
+  changed("question");
+}
+
 function markLayer(focus) {
+  $("own-layer").hidden = state.layer === null;
   const chosen = state.layer ?? open.maps[0]?.layer;
   const at = open.network.layers.findIndex((layer) => layer.name === chosen);
   [...$("layers").children].forEach((option, index) => {

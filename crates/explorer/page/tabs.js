@@ -2,11 +2,15 @@
 import { Superseded } from "./backend.js";
 import { $, attempt, backend, clean, mapOf, open, question, remember, state, subject } from "./app.js";
 import { bars, checklist, curve, element } from "./charts.js";
+import { runTab } from "./run.js";
 
 /** What was computed for the tabs, by tab, with the question it answers. */
 const answers = new Map();
 
-export const TABS = ["curves", "shares", "verify", "files"];
+export const TABS = ["run", "curves", "shares", "verify", "files"];
+
+/** Whether a tab is there: that of a run is only where one is shown. */
+export const isOpenTab = (tab) => TABS.includes(tab) && !$(`tab-${tab}`).hidden;
 
 export function chooseTab(tab, focus = false) {
   state.tab = TABS.includes(tab) ? tab : "curves";
@@ -49,7 +53,7 @@ export async function showTab() {
   const map = mapOf(state.methods[0]);
   let content;
   try {
-    content = await { curves: curvesTab, shares: sharesTab, verify: verifyTab, files: filesTab }[tab](map);
+    content = await { curves: curvesTab, shares: sharesTab, verify: verifyTab, files: filesTab, run: runTab }[tab](map);
   } catch (error) {
     if (error instanceof Superseded) return;
     content = [paragraph(clean(error.message))];

@@ -34,6 +34,8 @@ mod recently_used;
 mod request;
 mod response;
 #[cfg(feature = "server")]
+mod run;
+#[cfg(feature = "server")]
 mod server;
 mod session;
 mod verification;
@@ -42,6 +44,8 @@ pub use interruption::Interruption;
 pub use page::{FILES, PageFile};
 pub use request::{Becomes, Edit, FileFormat, MapChoice, Part, Question, Request, Subject};
 pub use response::{Array, Response, Values};
+#[cfg(feature = "server")]
+pub use run::{ExhibitedRun, RunImage, RunMember, RunMetric, RunStage, RunTables};
 #[cfg(feature = "server")]
 pub use server::{Exhibit, RunningServer, Server};
 pub use session::{Limits, Session};

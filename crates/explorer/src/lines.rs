@@ -37,13 +37,14 @@ impl Session {
             true => "edited.png",
             false => self.picture_name(question.subject.picture)?,
         };
+        let layer = chosen.named_layer(&targeted.model);
         let wanted = Wanted {
             network: &network.name,
             picture,
             preset: question.subject.preset.as_deref(),
             method: chosen.written(),
             alpha: chosen.shift(),
-            layer: chosen.layer.as_deref(),
+            layer: layer.as_deref(),
             class,
             rival: question.rival,
         };

@@ -96,6 +96,7 @@ impl ChosenMap {
         let own = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = match choice.layer.as_deref() {
             None => own(),
+            Some("") => None,
             Some(layer) => Some(layer.to_owned()),
         };
         let (key, written) = (unshifted(&method, is_shifted), unshifted(asked.configured(), is_shifted));
@@ -109,6 +110,16 @@ impl ChosenMap {
     /// The method as it is written, without α.
     pub(crate) fn written(&self) -> &str {
         &self.written
+    }
+
+    /// The layer as it is given where the method would be read elsewhere without it; the image by the name of the input.
+    pub(crate) fn named_layer(&self, model: &Model) -> Option<String> {
+        let graph = model.graph();
+        let image = || {
+            chosen_layer(graph, self.method.method.default_layer())?;
+            graph.inputs().first().map(|&image| graph.node(image).label.tensor.clone())
+        };
+        self.layer.clone().or_else(image)
     }
 
     /// The shift α, where the method takes it.

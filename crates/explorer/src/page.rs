@@ -36,6 +36,7 @@ pub const FILES: &[PageFile] = &[
     file!("gallery.js", SCRIPT),
     file!("maps.js", SCRIPT),
     file!("panels.js", SCRIPT),
+    file!("run.js", SCRIPT),
     file!("state.js", SCRIPT),
     file!("strip.js", SCRIPT),
     file!("tabs.js", SCRIPT),

@@ -143,7 +143,7 @@ pub struct Question {
 pub struct MapChoice {
     /// The method, perhaps with options: `lrp:gamma=0.1`.
     pub method: String,
-    /// The layer; without one, the method's own.
+    /// The layer; an empty name is the image, and without one it is the method's own.
     #[serde(default)]
     pub layer: Option<String>,
 }

@@ -41,6 +41,7 @@ mod report;
 mod results;
 mod run;
 mod serve;
+mod served_run;
 mod shell;
 mod split;
 mod target;

@@ -12,26 +12,33 @@ use monosplit_explorer::{Exhibit, Server};
 use super::compute::ComputeArgs;
 use super::network::NetworkArgs;
 use super::network_input;
+use super::served_run::{ServedRun, is_run_store};
 use crate::failure::{Failure, note};
 
 /// Shows networks and pictures in the browser: drop them, move α, see why
 #[derive(Args)]
-#[command(override_usage = "monosplit serve [MODEL] [PICTURE]... [OPTIONS]")]
+#[command(override_usage = "monosplit serve [RUN] [MODEL] [PICTURE]... [OPTIONS]")]
 #[command(long_about = "\
 Serves the explorer to a browser on this machine, and computes what its page asks for.
 
   monosplit serve                               the built-in network and photograph
   monosplit serve resnet18.onnx cat.jpg         a network and a picture of yours
   monosplit serve resnet18.onnx photos/         the pictures of a folder as a gallery
+  monosplit serve run.sqlite                    what a run has found; a click opens its maps
 
 The address is printed, with a random token in it that is new every time: whoever knows it can use
 the page. Nothing but this machine can connect, and nothing is sent anywhere. Other networks and
 pictures can be dropped on the page. Ctrl-C ends it.")]
 pub(crate) struct Serve {
-    /// The network, an ONNX file (not with --arch), then pictures and folders of pictures.
-    /// Without a network the built-in one is shown.
-    #[arg(value_name = "MODEL PICTURE", verbatim_doc_comment)]
+    /// A run store that `monosplit evaluate` has written, the network, an ONNX file (not with
+    /// --arch), then pictures and folders of pictures. Without a network that of the run is
+    /// shown, and without a run the built-in one.
+    #[arg(value_name = "RUN MODEL PICTURE", verbatim_doc_comment)]
     files: Vec<PathBuf>,
+
+    /// The experiment of the run store, where it holds several [default: the one begun last].
+    #[arg(long, value_name = "NAME")]
+    experiment: Option<String>,
 
     #[command(flatten)]
     network: NetworkArgs,
@@ -58,7 +65,7 @@ pub(crate) struct Serve {
 
 impl Serve {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let (network, pictures) = self.files();
+        let (run, network, pictures) = self.files();
         let mut exhibit = Exhibit::default();
         if network.is_some() || self.network.arch.is_some() {
             let origin = self.network.origin(network)?;
@@ -67,6 +74,15 @@ impl Serve {
             exhibit.network = Some((name, network_input::open(&options, origin)?));
         }
         exhibit.pictures = gallery(pictures, self.recursive)?;
+        if let Some(path) = run {
+            let served = ServedRun::open(path, self.experiment.as_deref(), exhibit.network.is_none())?;
+            exhibit.network = exhibit.network.or(served.network);
+            exhibit.run = Some(served.run);
+            // Behind the run's own, which its tables know by number.
+            exhibit.pictures.splice(..0, served.pictures);
+        } else if self.experiment.is_some() {
+            return Err(Error::argument("--experiment names one of a run store: give the store first").into());
+        }
         exhibit.engine = self.compute.engine()?.into();
         exhibit.processor = self.compute.processor();
         exhibit.upload_bytes = (self.upload as usize) << 20;
@@ -85,15 +101,19 @@ impl Serve {
         Ok(())
     }
 
-    /// The network's file, if one was named, and the rest.
-    fn files(&self) -> (Option<&Path>, &[PathBuf]) {
-        match self.files.split_first() {
+    /// The run store's file and the network's, if they were named, and the rest.
+    fn files(&self) -> (Option<&Path>, Option<&Path>, &[PathBuf]) {
+        let (run, files) = match self.files.split_first() {
+            Some((first, rest)) if is_run_store(first) => (Some(first.as_path()), rest),
+            _ => (None, &self.files[..]),
+        };
+        match files.split_first() {
             Some((first, rest))
                 if self.network.arch.is_none() && !is_picture_name(first) && !first.is_dir() =>
             {
-                (Some(first), rest)
+                (run, Some(first), rest)
             }
-            _ => (None, &self.files),
+            _ => (run, None, files),
         }
     }
 }

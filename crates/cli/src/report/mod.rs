@@ -35,6 +35,20 @@ impl Report {
         pictures: Option<&ReportPictures>,
         folder: &Path,
     ) -> Result<Vec<String>> {
+        let files = Report::files(store, planned, pictures)?;
+        std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
+        for (name, content) in &files {
+            write_atomically(folder.join(name), content)?;
+        }
+        Ok(files.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// The files of a report by their names, the page first.
+    pub(crate) fn files(
+        store: &Store,
+        planned: &Planned,
+        pictures: Option<&ReportPictures>,
+    ) -> Result<Vec<(String, Vec<u8>)>> {
         let page = Page::new(&shown(&planned.record.name));
         let mut report = Report { page, files: Vec::new() };
         report.opening(store, planned)?;
@@ -59,11 +73,7 @@ impl Report {
         report.image_issues(&store.image_issues(planned.id)?);
         let Report { page, mut files } = report;
         files.insert(0, ("index.html".into(), page.finish().into_bytes()));
-        std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
-        for (name, content) in &files {
-            write_atomically(folder.join(name), content)?;
-        }
-        Ok(files.into_iter().map(|(name, _)| name).collect())
+        Ok(files)
     }
 
     fn paragraph(&mut self, words: &str) {

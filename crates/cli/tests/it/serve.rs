@@ -39,6 +39,17 @@ impl Served {
         Served { program, host: host.to_owned(), token: token.trim_end_matches('/').to_owned() }
     }
 
+    /// The content of a file.
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(&self.host).unwrap();
+        write!(stream, "GET /{}/{path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.token, self.host).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        let (head, content) = answer.split_once("\r\n\r\n").unwrap();
+        assert!(head.starts_with("HTTP/1.1 200"), "{path}: {head}");
+        content.to_owned()
+    }
+
     /// The header of the answer and the bytes behind it.
     fn ask(&self, request: &Value) -> (Value, Vec<u8>) {
         let text = request.to_string();
@@ -121,6 +132,38 @@ fn the_command_line_of_the_page_gives_the_same_map() {
         let written = npy::read(&std::fs::read(folder.path("map.npy")).unwrap()).unwrap();
         assert_eq!(&*written.to_f32(), &drawn[..], "{line}");
     }
+}
+
+/// A run store whose network and pictures are elsewhere still shows its tables and its report.
+#[test]
+fn a_run_store_is_served_with_its_tables_and_its_report() {
+    let folder = ScratchFolder::new();
+    let store = crates_folder().join("../fuzz/seeds/small.sqlite");
+    let served = Served::new(&folder.path(""), &[store.to_str().unwrap()]);
+    let (state, _) = served.ask(&json!({"type": "state"}));
+    assert_eq!((&state["run"], &state["network"]), (&json!(true), &Value::Null));
+    let tables: Value = serde_json::from_str(&served.get("run.json")).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_monosplit"))
+        .args(["results", store.to_str().unwrap(), "--json"])
+        .output()
+        .unwrap();
+    let means: Vec<Value> = serde_json::from_slice(&output.stdout).unwrap();
+    let mut compared = 0;
+    for stage in tables["stages"].as_array().unwrap() {
+        for member in stage["members"].as_array().unwrap() {
+            for found in member["means"].as_array().unwrap().iter().filter_map(Value::as_f64) {
+                let is_same =
+                    |mean: &&Value| mean["mean"].as_f64().is_some_and(|mean| (mean - found).abs() < 1e-12);
+                assert!(means.iter().any(|mean| is_same(&mean)), "{member}");
+                compared += 1;
+            }
+        }
+    }
+    assert!(compared > 0);
+    assert!(served.get("report/").to_lowercase().contains("<!doctype html>"));
+    let none = "there is no experiment 'none'";
+    refuses(["serve", "--attached", store.to_str().unwrap(), "--experiment", "none"], &[none]);
+    refuses(["serve", "--attached", "--experiment", "none"], &["give the store first"]);
 }
 
 #[test]

@@ -225,6 +225,14 @@ impl DataSet {
         &self.entries[index].name
     }
 
+    /// The file of an image, where it has one of its own.
+    pub fn path(&self, index: usize) -> Option<&Path> {
+        match &self.entries[index].pixels {
+            Pixels::File(path) => Some(path),
+            Pixels::Held(_) => None,
+        }
+    }
+
     /// The names of all images when the data set was opened, before a subset was taken.
     pub fn original_names(&self) -> &[String] {
         &self.original

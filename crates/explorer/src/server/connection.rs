@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::head::Head;
-use super::reply::{Refusal, send_content};
+use super::reply::{Refusal, send_content, send_report};
 use crate::page::FILES;
 use crate::response::Response;
 
@@ -76,7 +76,15 @@ fn get(stream: &mut TcpStream, path: &str, shared: &Shared) -> Result<(), Refusa
         let bytes = FileBytes::read(file).map_err(|_| Refusal::NotFound)?;
         return sent(stream, media_type(&bytes), &bytes);
     }
+    if let Some(name) = path.strip_prefix("report/") {
+        return report(stream, name, shared);
+    }
     match path {
+        "run.json" => {
+            let run = shared.exhibit.run.as_ref().ok_or(Refusal::NotFound)?;
+            let tables = serde_json::to_vec(&run.tables).map_err(|_| Refusal::NotFound)?;
+            sent(stream, "application/json", &tables)
+        }
         "config.js" => sent(stream, "text/javascript; charset=utf-8", CONFIGURATION),
         "pets-small.onnx" => sent(stream, "application/octet-stream", assets::PETS_SMALL),
         "chelsea.png" => sent(stream, "image/png", assets::CHELSEA),
@@ -85,6 +93,20 @@ fn get(stream: &mut TcpStream, path: &str, shared: &Shared) -> Result<(), Refusa
             sent(stream, file.media_type, file.bytes)
         }
     }
+}
+
+/// Sends a file of the run's report.
+fn report(stream: &mut TcpStream, name: &str, shared: &Shared) -> Result<(), Refusal> {
+    let name = if name.is_empty() { "index.html" } else { name };
+    let run = shared.exhibit.run.as_ref().ok_or(Refusal::NotFound)?;
+    let (_, bytes) = run.report.iter().find(|(known, _)| known == name).ok_or(Refusal::NotFound)?;
+    let media_type = match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        _ => "text/plain; charset=utf-8",
+    };
+    let _ = send_report(stream, media_type, bytes);
+    Ok(())
 }
 
 /// The media type of a picture that browsers show.
@@ -160,6 +182,7 @@ fn ask(stream: &mut TcpStream, head: &Head, body: &[u8], shared: &Shared) -> Res
     response.set("newSession", is_new);
     if kind == "state" {
         response.set("gallery", gallery(shared));
+        response.set("run", shared.exhibit.run.is_some());
     }
     sent_response(stream, &response)
 }

@@ -16,6 +16,7 @@ use std::thread::JoinHandle;
 use monosplit::engine::{Cpu, Engine};
 use monosplit::{Error, ErrorKind, Model, Result};
 
+use crate::run::ExhibitedRun;
 use gate::Gate;
 use sessions::Sessions;
 
@@ -29,6 +30,8 @@ pub struct Exhibit {
     pub network: Option<(String, Model)>,
     /// The pictures of the gallery.
     pub pictures: Vec<PathBuf>,
+    /// A run whose tables and report are shown beside the page.
+    pub run: Option<ExhibitedRun>,
     /// What computes.
     pub engine: Arc<dyn Engine>,
     /// What computes in double precision.
@@ -42,6 +45,7 @@ impl Default for Exhibit {
         Exhibit {
             network: None,
             pictures: Vec::new(),
+            run: None,
             engine: Arc::new(Cpu::default()),
             processor: Cpu::default(),
             upload_bytes: 1 << 30,

@@ -12,6 +12,9 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
                       connect-src 'self'; worker-src 'self'; form-action 'none'; base-uri 'none'; \
                       frame-ancestors 'self' http://localhost:* http://127.0.0.1:*";
 
+const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'none'; \
+                             base-uri 'none'; frame-ancestors 'self' http://localhost:* http://127.0.0.1:*";
+
 /// Why a request is not answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
@@ -44,22 +47,33 @@ impl Refusal {
     pub(super) fn send(self, stream: &mut TcpStream) {
         let (status, why) = self.status();
         // The client may be gone, which is not our concern.
-        let _ = send(stream, status, "text/plain; charset=utf-8", format!("{why}\n").as_bytes());
+        let _ = send(stream, status, "text/plain; charset=utf-8", POLICY, format!("{why}\n").as_bytes());
     }
 }
 
 /// Sends content.
 pub(super) fn send_content(stream: &mut TcpStream, media_type: &str, content: &[u8]) -> io::Result<()> {
-    send(stream, "200 OK", media_type, content)
+    send(stream, "200 OK", media_type, POLICY, content)
 }
 
-fn send(stream: &mut TcpStream, status: &str, media_type: &str, content: &[u8]) -> io::Result<()> {
+/// Sends a file of a report: its styles are in it, and it runs nothing.
+pub(super) fn send_report(stream: &mut TcpStream, media_type: &str, content: &[u8]) -> io::Result<()> {
+    send(stream, "200 OK", media_type, REPORT_POLICY, content)
+}
+
+fn send(
+    stream: &mut TcpStream,
+    status: &str,
+    media_type: &str,
+    policy: &str,
+    content: &[u8],
+) -> io::Result<()> {
     stream.set_nonblocking(false)?;
     stream.set_write_timeout(Some(PATIENCE))?;
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\nContent-Security-Policy: {POLICY}\r\n\r\n",
+         Cross-Origin-Resource-Policy: same-origin\r\nContent-Security-Policy: {policy}\r\n\r\n",
         content.len()
     );
     stream.write_all(head.as_bytes())?;

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monosplit::{Model, assets};
-use monosplit_explorer::{Exhibit, RunningServer, Server};
+use monosplit_explorer::{Exhibit, ExhibitedRun, RunMember, RunStage, RunTables, RunningServer, Server};
 use serde_json::{Value, json};
 
 /// Longer than anything here takes on a busy machine.
@@ -123,6 +123,37 @@ fn the_page_is_there_and_everything_it_names() {
     }
     // Browsers keep to what the page needs.
     assert!(text.contains("default-src 'none'") && text.contains("connect-src 'self'"));
+}
+
+#[test]
+fn a_run_is_there_with_its_report_and_only_where_one_is_shown() {
+    let without = Served::new();
+    for name in ["run.json", "report/", "report/index.html"] {
+        let answer = without.send(without.head(&format!("GET /TOKEN/{name} HTTP/1.1"), "").as_bytes());
+        assert!(answer.starts_with(b"HTTP/1.1 404"), "{name}");
+    }
+    assert_eq!(without.ask(SESSION, &json!({"type": "state"}), &[])["run"], false);
+    let member =
+        RunMember { title: "SplitCAM".to_owned(), means: vec![None, Some(0.5)], ..RunMember::default() };
+    let stage = RunStage { members: vec![member], ..RunStage::default() };
+    let tables = RunTables { name: "pets".to_owned(), preset: None, stages: vec![stage] };
+    let report = vec![
+        ("index.html".to_owned(), b"<style></style>".to_vec()),
+        ("table.svg".to_owned(), b"<svg/>".to_vec()),
+    ];
+    let mut exhibit = Exhibit::default();
+    exhibit.run = Some(ExhibitedRun { tables, report });
+    let served = Served::with(exhibit);
+    assert_eq!(served.ask(SESSION, &json!({"type": "state"}), &[])["run"], true);
+    let get = |name: &str| served.send(served.head(&format!("GET /TOKEN/{name} HTTP/1.1"), "").as_bytes());
+    let found: Value = serde_json::from_slice(body_of(&get("run.json"))).unwrap();
+    assert_eq!(found["stages"][0]["members"][0]["means"], json!([null, 0.5]));
+    // Its styles stand in the page; scripts run in none of its files.
+    let page = String::from_utf8(get("report/")).unwrap();
+    assert!(page.ends_with("<style></style>") && page.contains("Content-Type: text/html"));
+    assert!(page.contains("default-src 'none'; style-src 'unsafe-inline'") && !page.contains("script-src"));
+    assert!(String::from_utf8(get("report/table.svg")).unwrap().contains("image/svg+xml"));
+    assert!(get("report/../run.json").starts_with(b"HTTP/1.1 404"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 #     scripts/build_web.sh [FOLDER]      FOLDER is target/explorer without one
 #
 # Needs: rustup target add wasm32-unknown-unknown
-# wasm-bindgen is installed into target/tools if it is missing there. Where wasm-opt (the package binaryen of npm or Debian) is
+# wasm-bindgen is installed into target/tools if it is missing there; the exit code is 3 where that fails. Where wasm-opt (the package binaryen of npm or Debian) is
 # found, it makes the module a few per cent smaller. MONOSPLIT_WEB_SIMD=no builds for browsers without 128-bit vectors.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -20,7 +20,10 @@ fi
 version="$(sed -n 's/^wasm-bindgen = "=\(.*\)"$/\1/p' crates/web/Cargo.toml)"
 bindgen="$PWD/target/tools/bin/wasm-bindgen"
 if [ "$("$bindgen" --version 2> /dev/null)" != "wasm-bindgen $version" ]; then
-    cargo install wasm-bindgen-cli --version "$version" --debug --no-default-features --root target/tools --quiet
+    if ! cargo install wasm-bindgen-cli --version "$version" --debug --no-default-features --root target/tools --quiet; then
+        echo "$0: wasm-bindgen $version could not be installed" >&2
+        exit 3
+    fi
 fi
 
 flags=""

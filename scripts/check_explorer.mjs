@@ -2,16 +2,19 @@
 // network, and what damaged files do to it. `scripts/check_explorer.sh` builds what is needed and calls this.
 //
 //     node scripts/check_explorer.mjs --folder target/explorer --program target/release/monosplit --packages target/tools/node
-//         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--screenshots FOLDER] [--only CHECK]… [--times]
+//         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--python PYTHON] [--screenshots FOLDER] [--only CHECK]… [--times]
 //
-// --packages has playwright-core and onnxruntime-web of npm; --onnxruntime a Python with onnxruntime and numpy. --times also holds
+// --packages has playwright-core and onnxruntime-web of npm; --onnxruntime names a Python with onnxruntime and numpy, --python one
+// with this package. --times also holds
 // the page to the times it should keep, which only a machine that does nothing else can be asked for; they are always printed.
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
+import { once } from "node:events";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { copyFileSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync, existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join, resolve } from "node:path";
+import { createInterface } from "node:readline";
 import { parseArgs } from "node:util";
 import { gzipSync, brotliCompressSync } from "node:zlib";
 
@@ -24,6 +27,7 @@ const { values: options } = parseArgs({
     models: { type: "string" },
     hostile: { type: "string" },
     onnxruntime: { type: "string" },
+    python: { type: "string" },
     screenshots: { type: "string" },
     only: { type: "string", multiple: true },
     times: { type: "boolean", default: false },
@@ -32,6 +36,8 @@ const { values: options } = parseArgs({
 const root = resolve(options.folder);
 const packages = resolve(options.packages, "node_modules");
 const { chromium } = createRequire(join(packages, "x.js"))("playwright-core");
+/** How long anything may take on a busy machine, in milliseconds. */
+const PATIENCE = 90_000;
 const scratch = mkdtempSync(join(tmpdir(), "monosplit-explorer-"));
 const network = join(root, "pets-small.onnx");
 const photograph = join(root, "chelsea.png");
@@ -116,33 +122,42 @@ const BUILT_IN = { network: "/pets-small.onnx", picture: "/chelsea.png" };
 /** What the canvases of the maps show. */
 const pixels = (page) => page.evaluate(() => [...document.querySelectorAll("#maps canvas")].map((canvas) => canvas.toDataURL()));
 
-/** Counts what the page asks of its worker, and how long its own thread is blocked. */
+/** Counts what the page asks its worker or its server to explain, and how long its own thread is blocked. */
 function watch() {
-  globalThis.watched = { explain: 0, pending: 0, longest: 0 };
-  const send = Worker.prototype.postMessage;
+  globalThis.watched = { explain: 0, longest: 0 };
+  const count = (text) => { watched.explain += /"type":"explain"/.test(text); };
+  const post = Worker.prototype.postMessage;
   Worker.prototype.postMessage = function (message, ...rest) {
-    watched.explain += JSON.parse(message.request).type === "explain";
-    watched.pending += 1;
-    if (!this.isWatched) this.addEventListener("message", () => { watched.pending -= 1; });
-    this.isWatched = true;
-    return send.call(this, message, ...rest);
+    count(message.request);
+    return post.call(this, message, ...rest);
+  };
+  const request = globalThis.fetch;
+  globalThis.fetch = (url, options) => {
+    options?.body?.slice?.(0, 4096).text().then(count);
+    return request(url, options);
   };
   new PerformanceObserver((list) => {
     for (const { duration } of list.getEntries()) watched.longest = Math.max(watched.longest, duration);
   }).observe({ entryTypes: ["longtask"] });
 }
 
-/** Waits until nothing has been computed and no map has changed for a second. */
+/** Waits until nothing has been computed for a while: the page rests 350 ms before it asks for what takes longer. */
 async function settled(page) {
-  let before = "";
-  for (let second = 0; second < 120; second += 1) {
-    const busy = await page.evaluate(() => globalThis.watched.pending > 0);
-    const now = JSON.stringify(await pixels(page));
-    if (now === before && !busy) return;
-    before = busy ? "" : now;
-    await page.waitForTimeout(1000);
+  await page.waitForSelector("#maps canvas >> nth=1", { timeout: PATIENCE });
+  const begun = Date.now();
+  for (let quiet = 0; quiet < 4; ) {
+    const isWorking = await page.evaluate(() => document.body.classList.contains("working"));
+    quiet = isWorking ? 0 : quiet + 1;
+    if (Date.now() - begun > PATIENCE) throw new Error("the page does not come to rest");
+    await page.waitForTimeout(150);
   }
-  throw new Error("the maps do not come to rest");
+}
+
+/** The program as a server; ends with what is returned. */
+async function servedBy(files = []) {
+  const program = spawn(options.program, ["serve", "--quiet", "--attached", ...files], { stdio: ["pipe", "pipe", "inherit"] });
+  const [address] = await once(createInterface(program.stdout), "line");
+  return { address, program, end: () => program.kill() };
 }
 
 /** A folder with the network and the photograph under the names that the page knows. */
@@ -150,6 +165,140 @@ function scratchWithInputs() {
   copyFileSync(network, join(scratch, "pets-small.onnx"));
   copyFileSync(photograph, join(scratch, "chelsea.png"));
   return scratch;
+}
+
+/** Everything that can be done on the page, with the engine behind it that `kind` says. */
+async function everything(address, kind) {
+  const say = (holds, what) => report(holds, `${kind}: ${what}`);
+  const context = await browser.newContext({ viewport: { width: 1280, height: 900 }, acceptDownloads: true });
+  const page = await context.newPage();
+  const [requests, complaints] = [[], []];
+  page.on("request", (request) => requests.push(request));
+  page.on("console", (message) => message.type() === "error" && complaints.push(message.text()));
+  page.on("pageerror", (error) => complaints.push(error.message));
+  await page.addInitScript(watch);
+  await page.goto(address);
+  await settled(page);
+  const after = async (act) => {
+    const before = await pixels(page);
+    await act();
+    await settled(page);
+    return { before, now: await pixels(page) };
+  };
+  const text = async (selector) => (await page.locator(selector).first().textContent()).trim();
+  const first = await text("#explained");
+  say((await pixels(page)).length === 2 && first.includes("Bengal"), `the built-in photograph: ${first}`);
+
+  const other = await after(() => page.locator("#classes .name").nth(1).click());
+  say(other.now[1] !== other.before[1] && (await text("#explained")) !== first, `a click on a class: ${await text("#explained")}`);
+  const contrast = await after(() => page.locator("#classes .versus").nth(0).click());
+  say(contrast.now[1] !== contrast.before[1] && (await page.locator("#classes .rival").count()) === 1, `one class against another: ${await text("#explained")}`);
+  await after(() => page.locator("#classes .versus").nth(0).click());
+
+  const unit = await after(() => page.selectOption("#preset", "unit"));
+  say(unit.now[1] !== unit.before[1], "another preprocessing, another map");
+  const back = await after(() => page.selectOption("#preset", "imagenet"));
+  say(back.now[1] === unit.before[1], "and the guessed one gives the same map again");
+
+  const streams = await after(() => page.check("#streams"));
+  say(streams.now.length === 4, `both streams and their difference: ${(await page.locator("#maps .about").allTextContents()).length - 1} maps`);
+  await after(() => page.uncheck("#streams"));
+  for (let more = 0; more < 3; more += 1) await after(() => page.locator(".add").click());
+  const methods = await page.evaluate(() => [...document.querySelectorAll("#maps select")].map(({ value }) => value));
+  say(new Set(methods).size === 4 && (await pixels(page)).length === 5 && (await page.locator(".add").count()) === 0, `four methods beside each other: ${methods.join(", ")}`);
+  await page.locator("#maps canvas").nth(2).hover({ position: { x: 40, y: 60 } });
+  await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Greyed,"), null, { timeout: PATIENCE });
+  const readout = await text("#readout");
+  say(/Row \d+, column \d+: SplitCAM.*It depends on/.test(readout), `under the cursor: ${readout}`);
+  const zoom = await after(async () => {
+    await page.keyboard.down("Control");
+    await page.mouse.wheel(0, -200);
+    await page.keyboard.up("Control");
+  });
+  say(zoom.now.every((image, at) => image !== zoom.before[at]), "Ctrl and the wheel zoom all of them");
+  await page.locator("#maps canvas").nth(2).dblclick();
+  for (let less = 0; less < 3; less += 1) await after(() => page.locator("#maps [aria-label^='Take ']").last().click());
+
+  const layer = await after(() => page.locator(".layer").nth(1).click());
+  say(layer.now[1] !== layer.before[1] && !(await page.isHidden("#own-layer")), `a click on a layer: ${await text("#maps figure:nth-child(2) .about")}`);
+  const thumbnails = await page.evaluate(() => [...document.querySelectorAll(".layer canvas")].filter((canvas) => canvas.getContext("2d").getImageData(20, 20, 1, 1).data[3] > 0).length);
+  say(thumbnails === (await page.locator(".layer").count()) && thumbnails > 5, `${thumbnails} layers have thumbnails`);
+  const own = await after(() => page.click("#own-layer"));
+  say(own.now[1] === layer.before[1], "and back to the method's own");
+
+  await page.locator(".tools label").nth(1).click();
+  const drawn = page.locator("#maps canvas").first();
+  const stroke = await after(() => drawn.dragTo(drawn, { sourcePosition: { x: 60, y: 60 }, targetPosition: { x: 180, y: 180 } }));
+  say(stroke.now[0] !== stroke.before[0] && stroke.now[1] !== stroke.before[1] && (await text("figure .about")).includes("1 change"), `the brush greys, and the map follows: ${await text("#explained")}`);
+  await page.setInputFiles("#picture-files", { name: "noise.ppm", mimeType: "image/x-portable-pixmap", buffer: noise() });
+  await settled(page);
+  say((await text("figure .about")).startsWith("noise.ppm") && (await page.locator("#gallery [role=option]").count()) === 2, "a chosen picture is shown");
+  await after(() => page.locator("#gallery [role=option]").first().click());
+  await page.locator(".tools label").nth(3).click();
+  const swap = await after(() => drawn.click({ position: { x: 100, y: 100 } }));
+  say(swap.now[0] !== swap.before[0], "the brush takes parts from the other picture");
+  await after(() => page.click("#undo"));
+  await page.locator(".tools label").nth(2).click();
+  const blur = await after(() => drawn.click({ position: { x: 100, y: 100 } }));
+  say(blur.now[0] !== blur.before[0] && blur.now[0] !== swap.now[0], "and blurs them");
+  await page.locator(".tools label").nth(0).click();
+  await page.mouse.move(2, 2);
+  await settled(page);
+  const shown = await pixels(page);
+  await page.reload();
+  await settled(page);
+  say(JSON.stringify(await pixels(page)) === JSON.stringify(shown), `the reloaded address gives the same pixels, strokes and all: ${new URL(page.url()).hash}`);
+  await after(() => page.click("#restore"));
+
+  await after(() => page.click("#tab-curves"));
+  const curves = await page.locator("#panel svg").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+  say(curves.length === 2 && curves.every((label) => /area [\d.]+ by the map, [\d.]+ at random/.test(label)), curves.join(" "));
+  await after(() => page.click("#tab-shares"));
+  const shares = await page.locator("#panel tbody td:nth-child(3)").allTextContents();
+  const total = shares.reduce((sum, share) => sum + Number.parseFloat(share), 0);
+  say(shares.length > 1 && Math.abs(total - 100) < 0.06 * shares.length + 3, `shares of ${shares.length} layers, ${total.toFixed(1)} % in all`);
+  await page.click("#tab-verify");
+  await page.locator("#panel button").click();
+  await page.waitForSelector(".checklist li", { timeout: PATIENCE });
+  const [claims, fails] = [await page.locator(".checklist li").count(), await page.locator(".checklist .fails").count()];
+  say(claims > 5 && fails === 0, `${claims} statements, ${fails} of them fail`);
+
+  await after(() => page.click("#tab-files"));
+  const files = {};
+  for (const [name, begins] of [["PNG", "\x89PNG"], ["SVG", "<"], ["Values", "\x93NUMPY"], ["explained.onnx", ""]]) {
+    const [download] = await Promise.all([page.waitForEvent("download", { timeout: PATIENCE }), page.locator("#panel button", { hasText: name }).click()]);
+    files[name] = join(scratch, `${kind}-${download.suggestedFilename()}`);
+    await download.saveAs(files[name]);
+    const bytes = readFileSync(files[name]);
+    say(bytes.length > 300 && bytes.subarray(0, begins.length).toString("latin1") === begins, `${download.suggestedFilename()}: ${bytes.length} bytes`);
+  }
+  if (options.program) {
+    const [command, python] = await page.locator(".code code").allTextContents();
+    const pasted = command.replace(/^monosplit /, `'${resolve(options.program)}' `);
+    execFileSync("bash", ["-c", pasted], { cwd: scratchWithInputs(), stdio: "pipe" });
+    const apart = distance(npy(files.Values), npy(join(scratch, "map.npy")));
+    say(apart <= 1e-4, `the pasted line gives the downloaded values (${apart.toExponential(1)}): ${command}`);
+    if (options.python) {
+      const lines = `${python.replace("e.attributions, e.maps", "import numpy; numpy.save('python.npy', e.attributions.astype('float32'))")}`;
+      execFileSync(options.python, ["-c", lines], { cwd: scratch, stdio: "pipe" });
+      const distant = distance(npy(files.Values), npy(join(scratch, "python.npy")));
+      say(distant <= 1e-4, `the Python lines give them too (${distant.toExponential(1)})`);
+    }
+  }
+  timed(await page.evaluate(() => watched.longest), 50, `${kind}: the page's own thread was blocked since it was reloaded at most`);
+  const foreign = requests.filter((request) => !/^(blob|data):/.test(request.url()) && !request.url().startsWith(new URL(address).origin));
+  const posted = requests.filter((request) => request.method() !== "GET" && !(kind === "server" && /\/(ask|close)\?session=/.test(request.url())));
+  say(foreign.length === 0 && posted.length === 0, `no request leaves the origin, none is posted elsewhere (${requests.length} requests)${[...foreign, ...posted].map((request) => ` ${request.url()}`)}`);
+  say(complaints.length === 0, `no error is printed in the console${complaints.map((line) => ` ${line}`)}`);
+  await context.close();
+}
+
+/** A picture of coloured noise. */
+function noise() {
+  const [width, height] = [160, 140];
+  const pixels = Buffer.alloc(3 * width * height);
+  for (let at = 0, state = 1; at < pixels.length; at += 1) pixels[at] = (state = (state * 48271) % 2147483647) & 255;
+  return Buffer.concat([Buffer.from(`P6 ${width} ${height} 255\n`), pixels]);
 }
 
 const CHECKS = {
@@ -193,7 +342,7 @@ const CHECKS = {
       }
       return times;
     });
-    timed(median(times), 120, "a step of α in the built-in network, median of twenty");
+    timed(median(times), 120, `a step of α in the built-in network, fastest ${Math.min(...times).toFixed(1)} ms, median of twenty`);
     await page.close();
     // The same module under Node, where its processor time can be asked for, which others on the machine hardly change.
     copyFileSync(join(root, "monosplit_web.js"), join(scratch, "monosplit_web.mjs"));
@@ -228,7 +377,7 @@ const CHECKS = {
     await page.addInitScript(watch);
     const begun = performance.now();
     await page.goto(`${origin}/`);
-    await page.waitForSelector("#maps canvas >> nth=1");
+    await page.waitForSelector("#maps canvas >> nth=1", { timeout: PATIENCE });
     console.log(`     the first map is there after ${(performance.now() - begun).toFixed(0)} ms`);
     await settled(page);
     const before = await pixels(page);
@@ -256,8 +405,7 @@ const CHECKS = {
     const moved = await pixels(page);
     report(moved[1] !== before[1], "the map changes with α");
     await page.reload();
-    await page.waitForSelector("#maps canvas >> nth=1");
-    await settled(page);
+        await settled(page);
     const again = await pixels(page);
     report(JSON.stringify(again) === JSON.stringify(moved), "the reloaded address gives the same pixels");
 
@@ -307,9 +455,129 @@ const CHECKS = {
 
     const other = await browser.newPage();
     await other.goto(`${origin}/?url=pets-small.onnx`);
-    await other.waitForSelector("#maps canvas >> nth=1");
+    await other.waitForSelector("#maps canvas >> nth=1", { timeout: PATIENCE });
     report((await other.locator("#network").textContent()).includes("pets-small.onnx"), "?url= opens a network of the same origin");
     await other.close();
+  },
+
+  async "what can be done on the page"() {
+    await everything(`${origin}/`, "worker");
+    if (!options.program) return report(true, "the same over the server: skipped, no --program");
+    const server = await servedBy();
+    try {
+      await everything(server.address, "server");
+    } finally {
+      server.end();
+    }
+  },
+
+  async "by keyboard and for screen readers"() {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    await page.addInitScript(watch);
+    await page.goto(`${origin}/#tab=files`);
+    await settled(page);
+    // Tab reaches everything once, and nothing twice.
+    const reached = [];
+    for (let step = 0; step < 90; step += 1) {
+      await page.keyboard.press("Tab");
+      const at = await page.evaluate(() => {
+        const { id, tagName, textContent, className } = document.activeElement;
+        return id || `${tagName} ${className} ${textContent.trim().slice(0, 24)}`;
+      });
+      if (at.startsWith("BODY") || (step > 0 && at === reached[0])) break;
+      reached.push(at);
+    }
+    const wanted = ["open-network", "open-pictures", "theme", "gallery", "preset", "alpha", "streams", "opacity", "tab-files", "panel"];
+    const missing = wanted.filter((id) => !reached.includes(id));
+    const canvases = reached.filter((at) => at.startsWith("CANVAS")).length;
+    const layers = reached.filter((at) => at.startsWith("layer-")).length;
+    report(missing.length === 0 && canvases === 2 && layers === 1, `Tab reaches ${reached.length} places${missing.map((id) => `, not ${id}`).join("")}`);
+    const before = await pixels(page);
+    await page.focus("#alpha");
+    for (let press = 0; press < 5; press += 1) await page.keyboard.press("ArrowLeft");
+    await settled(page);
+    report((await page.locator("#alpha-value").textContent()) === "0.375" && (await pixels(page))[1] !== before[1], "arrow keys move α, and the map follows");
+    await page.focus("#maps canvas >> nth=1");
+    await page.keyboard.press("ArrowRight");
+    await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Greyed,"), null, { timeout: PATIENCE });
+    report(true, `arrow keys move on the map: ${await page.locator("#readout").textContent()}`);
+    const zoomed = await pixels(page);
+    await page.keyboard.press("+");
+    const closer = await pixels(page);
+    report(closer.every((image, at) => image !== zoomed[at]), "+ zooms all pictures at once");
+    await page.keyboard.press("0");
+    await page.locator("input[name=tool]:checked").focus();
+    await page.keyboard.press("ArrowRight");
+    await page.focus("#maps canvas >> nth=1");
+    await page.keyboard.press(" ");
+    await settled(page);
+    report((await page.locator("figure .about").first().textContent()).includes("1 change"), "the space bar presses the brush down");
+    await page.focus(".layer[tabindex='0']");
+    await page.keyboard.press("ArrowLeft");
+    await settled(page);
+    const layer = await page.evaluate(() => new URLSearchParams(location.hash.slice(1)).get("layer"));
+    report(layer !== null, `arrow keys walk through the layers: ${layer}`);
+    await page.focus("#tab-files");
+    await page.keyboard.press("ArrowLeft");
+    await settled(page);
+    report((await page.locator("[role=tab][aria-selected=true]").textContent()) === "Verify", "and through the tabs");
+    // Everything that can be used has a name that is read out.
+    const client = await page.context().newCDPSession(page);
+    const { nodes } = await client.send("Accessibility.getFullAXTree");
+    const roles = new Set(["button", "slider", "combobox", "option", "tab", "checkbox", "radio", "listbox", "application", "tabpanel", "link", "image", "textbox"]);
+    const used = nodes.filter(({ ignored, role }) => !ignored && roles.has(role?.value));
+    const nameless = used.filter(({ name }) => !name?.value?.trim());
+    report(used.length > 40 && nameless.length === 0, `${used.length} controls have names${nameless.map(({ role }) => `, one ${role.value} has none`).join("")}`);
+    await page.close();
+  },
+
+  async "the server is quick, and ends what nobody waits for"() {
+    if (!options.program) return report(true, "skipped, no --program");
+    const server = await servedBy();
+    try {
+      const page = await browser.newPage();
+      await page.addInitScript(watch);
+      await page.goto(server.address);
+      await settled(page);
+      const spent = () => {
+        const fields = readFileSync(`/proc/${server.program.pid}/stat`, "latin1").split(") ")[1].split(" ");
+        return Number(fields[11]) + Number(fields[12]);
+      };
+      const spentBefore = spent();
+      const times = await page.evaluate(async () => {
+        const { Backend, ServerTransport } = await import("./backend.js");
+        const backend = new Backend(new ServerTransport());
+        const get = async (path) => (await fetch(path)).arrayBuffer();
+        await backend.ask({ type: "state" });
+        await backend.ask({ type: "open-network", name: "pets-small.onnx" }, { payload: await get("pets-small.onnx") });
+        const { picture } = await backend.ask({ type: "open-picture", name: "chelsea.png" }, { payload: await get("chelsea.png") });
+        const times = [];
+        for (let step = -2; step < 20; step += 1) {
+          const begun = performance.now();
+          await backend.ask({ type: "explain", subject: { picture }, alpha: Math.max(step, 0) / 40, maps: [{ method: "splitcam" }] });
+          if (step >= 0) times.push(performance.now() - begun);
+        }
+        return times;
+      });
+      const used = (spent() - spentBefore) / 22;
+      console.log(`     ${(10 * used).toFixed(1)} ms of processor time a step, on all threads`);
+      timed(median(times), 30, `a step of α over the server, fastest ${Math.min(...times).toFixed(1)} ms, median of twenty`);
+      await page.locator("#maps select").selectOption("occlusion");
+      await page.waitForFunction(() => document.body.classList.contains("working"), null, { timeout: PATIENCE });
+      await page.close({ runBeforeUnload: false });
+      // A killed page leaves no work: the processor time of the program stands still.
+      const resting = async () => {
+        for (let second = 0; second < 30; second += 1) {
+          const before = spent();
+          await new Promise((next) => setTimeout(next, 1000));
+          if (spent() - before <= 5) return true;
+        }
+        return false;
+      };
+      report(await resting(), "a page that is gone ends its work");
+    } finally {
+      server.end();
+    }
   },
 
   async "small and dark"() {
@@ -318,8 +586,7 @@ const CHECKS = {
         const page = await browser.newPage({ viewport: { width, height: width === 400 ? 860 : 900 }, colorScheme });
         await page.addInitScript(watch);
         await page.goto(`${origin}/`);
-        await page.waitForSelector("#maps canvas >> nth=1");
-        await settled(page);
+                await settled(page);
         const wide = await page.evaluate(() => document.documentElement.scrollWidth);
         report(wide <= width, `${width} pixels, ${colorScheme}: the page is ${wide} wide`);
         if (options.screenshots) {

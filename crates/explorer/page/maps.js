@@ -32,8 +32,9 @@ function newPanel() {
 
 function showPicture(panel) {
   const isFull = state.methods.length >= MOST_MAPS;
-  if (panel.said !== isFull) {
-    panel.said = isFull;
+  const said = state.methods.join();
+  if (panel.said !== said) {
+    panel.said = said;
     panel.head.replaceChildren(element("strong", {}, "Picture"), ...(isFull ? [] : [addButton()]));
     panel.key.replaceChildren();
     panel.canvas.setAttribute("aria-label", "The picture as the network reads it");
@@ -101,7 +102,8 @@ function mapHead(map) {
 }
 
 function addButton() {
-  const next = ["gradcam", "lrp", "splitgrad", "integrated-gradients", "splitcam"].find((name) => !state.methods.includes(name));
+  const isShown = (name) => state.methods.some((method) => method.split(":")[0] === name);
+  const next = ["gradcam", "lrp", "splitgrad", "integrated-gradients", "splitcam"].find((name) => !isShown(name));
   const add = () => {
     state.methods.push(next);
     changed("question");

@@ -4,7 +4,7 @@ use monosplit::Model;
 use monosplit::catalogue::{MethodFamily, entries};
 use monosplit::explain::Procedure;
 use monosplit::graph::npy;
-use monosplit_testing::ScratchFolder;
+use monosplit_testing::{ScratchFolder, crates_folder};
 
 use crate::compile::{compiled, map, samples, text};
 use crate::inputs::fixture;
@@ -100,6 +100,15 @@ fn compiled_passes_of_series_and_tables_are_the_native_ones() {
     for method in ["scorecam", "scorecam:definition=paper", "ablationcam"] {
         is_native(&series, &sounds, &folder, &["--method", method]);
     }
+}
+
+/// The first states of recurrent layers are constants for each sample, of which the last piece has fewer copies.
+#[test]
+fn compiled_passes_of_recurrent_networks_are_the_native_ones() {
+    let folder = ScratchFolder::new();
+    let network = text(&crates_folder().join("monosplit/tests/fixtures/inputs/recurrent.onnx"));
+    let x = text(&folder.write("x.npy", npy::write(&numbers(&[3, 5, 3], 7))));
+    is_native(&network, &x, &folder, &["--method", "integrated-gradients:steps=7"]);
 }
 
 /// Batch norms, blocks with shortcuts and pooling.

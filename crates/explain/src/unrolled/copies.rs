@@ -121,7 +121,9 @@ impl CopiedNetwork {
                             g.add(for_copies(op, count), &inputs).map_err(|e| e.at(node.label.display()))?
                         }
                     };
-                    if node.is_constant() {
+                    // What is made for each sample has another length in a piece of another number of copies.
+                    let of_samples = node.shape.dims().iter().any(|dim| matches!(dim, Dim::Batch(_)));
+                    if node.is_constant() && !of_samples {
                         self.constants.insert(id, value);
                     }
                     value

@@ -199,7 +199,8 @@ impl<'g> FeatureMaps<'g> {
     fn last(&self) -> Option<ChosenLayer> {
         let moved = self.moved_image();
         let is_features = |id: &&NodeId| {
-            let role = self.graph.node(**id).op.role();
+            // A part of a resampled map is no more one of the network's features than the whole.
+            let role = self.graph.node(self.before_movements(**id)).op.role();
             let is_map = !matches!(
                 role,
                 Role::Pooling | Role::Reduction | Role::Resampling | Role::Softmax | Role::Source

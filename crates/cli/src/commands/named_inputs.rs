@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit::engine::Engine;
-use monosplit::graph::batch::stack;
+use monosplit::graph::batch::{rows, stack};
 use monosplit::graph::{Error, Kind, Result, Tensor};
 use monosplit::{InputFile, InputKind, Model, Sample};
 
@@ -82,6 +82,14 @@ impl GivenInputArgs {
     pub(crate) fn fixed(&self, model: Model, preprocessing: &PreprocessingArgs) -> Result<Model> {
         let values = self.values(&model, preprocessing)?;
         if values.is_empty() { Ok(model) } else { model.with_inputs(values) }
+    }
+
+    /// The network with the first sample of each given input as a constant.
+    pub(crate) fn first_held(&self, model: Model, preprocessing: &PreprocessingArgs) -> Result<Model> {
+        let first = |(name, value): (String, Tensor)| rows(&value, 0..1).map(|value| (name, value));
+        let values =
+            self.values(&model, preprocessing)?.into_iter().map(first).collect::<Result<Vec<_>>>()?;
+        if values.is_empty() { Ok(model) } else { model.with_held_inputs(&values) }
     }
 
     /// The network with the given inputs as constants.

@@ -107,7 +107,7 @@ impl Verify {
         let preprocess = self.preprocessing.known(&model);
         let (model, sample) = match self.of.chosen(&model, &self.given, inputs)? {
             None => {
-                let model = self.given.held(model, &self.preprocessing)?;
+                let model = self.given.first_held(model, &self.preprocessing)?;
                 let sample = self.preprocessing.one_sample(&model, inputs.first())?;
                 (with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?, sample)
             }

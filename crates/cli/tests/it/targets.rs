@@ -113,6 +113,22 @@ fn the_class_that_a_target_names_is_counted_as_the_network_counts_it() {
     assert_eq!(class("contrast:3,1"), Some(3));
 }
 
+/// What a compiled file explains where nothing is given is what its target says, here as in ONNX Runtime.
+#[test]
+fn a_compiled_file_explains_the_class_of_its_target() {
+    let folder = ScratchFolder::new();
+    let (network, x, mask) = (fixture("network.onnx"), fixture("x.npy"), fixture("mask.npy"));
+    let compiled = folder.path("compiled.onnx").display().to_string();
+    for class in 0..3 {
+        let target = format!("region:{mask},class={class},output=maps");
+        let words = ["--output", "scores", "--target", &target, "--method", "gradcam"];
+        succeeds(["compile", &network, "-o", &compiled].into_iter().chain(words));
+        let native = map(&folder, &[&[&*network, &x][..], &words].concat());
+        let error = relative_error(&map(&folder, &[&compiled, &x]), &native);
+        assert!(error < 1e-5, "{target}: {error:e}");
+    }
+}
+
 /// A sigmoid behind the maps of a segmentation is a matter of how they are read: the region is one of what enters it.
 #[test]
 fn a_region_is_one_of_logits_unless_probabilities_are_asked_for() {

@@ -3,7 +3,9 @@
 use std::path::Path;
 
 use monosplit_engine::Engine;
-use monosplit_explain::{AxisIndex, Cells, Class, Mask, Parameters, Rival, Summary, Target, target_output};
+use monosplit_explain::{
+    AxisIndex, Cells, Class, Mask, Parameters, Rival, Summary, Target, inputs, target_output,
+};
 use monosplit_graph::passes::CanonicalOptions;
 use monosplit_graph::{Error, Graph, Result, Tensor, array_file, element_count};
 use monosplit_image::{Filter, Picture, Preprocess};
@@ -103,9 +105,19 @@ impl Model {
         self.target.as_ref().map(|target| &target.choice)
     }
 
-    /// Which of the scores is explained unless another is named: the highest, or the one that the target says.
+    /// Which of the scores is explained unless another is named: the highest, or the one that the target says, or the default
+    /// of a compiled file's input.
     pub fn explained_class(&self) -> Class {
-        self.target.as_ref().map_or(Class::Top, |target| target.class.clone())
+        match &self.target {
+            Some(target) => target.class.clone(),
+            None => self.default_class().map_or(Class::Top, Class::Index),
+        }
+    }
+
+    /// The class that a compiled file explains where none is given, if that is always the same.
+    fn default_class(&self) -> Option<usize> {
+        let (_, value) = self.defaults().iter().find(|(name, _)| name == inputs::CLASS)?;
+        usize::try_from(*value.to_i64()?.first()?).ok()
     }
 
     /// The class that the only score is of, where a target names it.

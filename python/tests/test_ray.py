@@ -31,6 +31,20 @@ def test_pictures_in_every_form_have_the_maps_of_the_model(model, photograph):
     assert np.array_equal(found["lrp"], lrp.maps)
 
 
+def test_grey_and_transparent_pixels_are_pictures(photograph):
+    pixels = ms._monosplit.decode_picture(photograph)
+    explain = ms.ray.Explain(ms.assets.network(), ["gradient"])
+    grey = pixels[..., 1]
+    batch = np.empty(5, dtype=object)
+    opaque = np.full((*grey.shape, 1), 255, np.uint8)
+    batch[:] = [pixels, np.concatenate([pixels, opaque], 2), grey, grey[..., np.newaxis], np.stack([grey] * 3, 2)]
+    found = explain({"image": batch})
+    assert found["reason"].tolist() == [None] * 5
+    assert np.array_equal(found["gradient"][0], found["gradient"][1])
+    for other in (2, 3):
+        assert np.array_equal(found["gradient"][other], found["gradient"][4])
+
+
 def test_pictures_that_cannot_be_read_are_rows_with_a_reason(photograph, tmp_path):
     (tmp_path / "cat.png").write_bytes(photograph)
     (tmp_path / "broken.png").write_bytes(photograph[:1000])

@@ -25,7 +25,7 @@ class Explain:
 
     ``model`` is what :func:`monosplit.load` takes: the bytes of an ONNX file, or a path that every machine has. ``methods``
     are names, or a dictionary from the names of columns to methods. ``image`` is the column of the pictures (by default the
-    first of ``image``, ``bytes``, ``path`` that there is): arrays ``[H, W, 3]`` of bytes, files as bytes, or paths.
+    first of ``image``, ``bytes``, ``path`` that there is): arrays ``[H, W, 3]`` of bytes (or grey, or with transparency, which is dropped), files as bytes, or paths.
 
     The result has the other columns of the batch, ``class``, ``class_name``, ``probability`` and ``reason``, and for each
     method a column of maps ``[H, W]`` in ``maps``, a type of numpy; ``maps=None`` leaves them out. A picture that cannot be
@@ -112,7 +112,7 @@ class Explain:
             try:
                 if picture is None:
                     raise ValueError("there is no picture")
-                given = reader._samples(picture).array
+                given = reader._samples(_coloured(picture)).array
                 if len(given) != 1:
                     raise ValueError(f"expected one picture, found {len(given)}")
             except (ValueError, TypeError, OSError, MemoryError) as error:
@@ -121,6 +121,17 @@ class Explain:
                 arrays.append(given)
                 good.append(index)
         return (np.concatenate(arrays) if arrays else np.empty(0)), good, reasons
+
+
+def _coloured(picture: Any) -> Any:
+    """Pixels in the three colours, where they are grey or have transparency, which is dropped as it is of files."""
+    if not isinstance(picture, np.ndarray) or picture.dtype != np.uint8:
+        return picture
+    if picture.ndim == 2:
+        picture = picture[..., np.newaxis]
+    if picture.ndim != 3 or picture.shape[2] not in (1, 2, 4):
+        return picture
+    return picture[..., :3] if picture.shape[2] == 4 else np.repeat(picture[..., :1], 3, axis=2)
 
 
 def _device() -> str:

@@ -94,3 +94,62 @@ impl Cache {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Set for the processes that the test starts: their number.
+    const CHILD: &str = "MONOSPLIT_TEST_CACHE_CHILD";
+    const PROCESSES: i32 = 50;
+
+    fn code(number: i32) -> Vec<u8> {
+        vec![number as u8; 20_000 + number as usize]
+    }
+
+    /// What one process writes and reads of a folder that all share.
+    fn use_cache(number: i32) {
+        let cache = Cache::of("a card");
+        for round in 0..20 {
+            let other = (number + round) % PROCESSES;
+            cache.keep_code(&format!("kernel {other}"), &code(other));
+            cache.keep_algorithm(&format!("convolution {other}"), other);
+            // Whatever the others are doing: what is there is whole.
+            for read in 0..PROCESSES {
+                let found = cache.code(&format!("kernel {read}"));
+                assert!(found.is_none_or(|found| found == code(read)), "kernel {read}");
+            }
+        }
+    }
+
+    #[test]
+    fn issue_35_fifty_processes_share_a_cache_folder() {
+        if let Ok(number) = std::env::var(CHILD) {
+            return use_cache(number.parse().unwrap());
+        }
+        let folder = std::env::temp_dir().join(format!("monosplit-cache-{}", std::process::id()));
+        let start = |number: i32| {
+            Command::new(std::env::current_exe().unwrap())
+                .arg("fifty_processes_share_a_cache_folder")
+                .envs([(CHILD, number.to_string()), (VARIABLE, folder.display().to_string())])
+                .spawn()
+                .unwrap()
+        };
+        let running: Vec<_> = (0..PROCESSES).map(start).collect();
+        for mut process in running {
+            assert!(process.wait().unwrap().success());
+        }
+        let files: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+        let listed =
+            files.iter().find(|file| file.extension().is_some_and(|ending| ending == "txt")).unwrap();
+        // Algorithms that two processes wrote at once may be lost, and are measured again; none is another's.
+        for line in std::fs::read_to_string(listed).unwrap().lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            assert!(words.len() == 3 && words[1] == words[2], "{line}");
+        }
+        assert_eq!(files.len(), PROCESSES as usize + 1, "no unfinished file is left: {files:?}");
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}

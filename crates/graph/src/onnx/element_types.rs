@@ -54,6 +54,7 @@ pub(crate) fn mixed_types(call: &Call) -> Option<(Element, Element)> {
         "Conv" | "ConvTranspose" | "Gemm" | "MatMul" | "Einsum" | "Clip" => 0..count,
         "InstanceNormalization" | "GroupNormalization" | "LayerNormalization" => 0..count,
         "BatchNormalization" if call.opset < 14 => 0..count,
+        "RNN" | "GRU" | "LSTM" => 0..count.min(4),
         "Where" => 1..count,
         _ => return None,
     };

@@ -100,9 +100,13 @@ fn run(graph: &Graph, input: &Tensor, engine: &Cpu) -> Result<Tensor> {
     engine.compile(&alone.pruned()?)?.run(std::slice::from_ref(input)).map(|mut outputs| outputs.remove(0))
 }
 
-/// Whether a function jumps: rounding in the nodes before it, which may be written in other words, decides on which side.
+/// Whether a function jumps, or turns fast where it is given large numbers: rounding in the nodes before it, which may be written
+/// in other words, decides what it is.
 fn jumps(op: &Op) -> bool {
-    matches!(op, Op::Unary(Unary::Floor) | Op::Binary(Binary::Greater | Binary::Equal))
+    matches!(
+        op,
+        Op::Unary(Unary::Floor | Unary::Sin | Unary::Cos) | Op::Binary(Binary::Greater | Binary::Equal)
+    )
 }
 
 /// The network written as ONNX and read again has the same scores.
@@ -129,8 +133,15 @@ fn round_trip(model: &Model, input: &Tensor, scores: &Tensor, engine: &Cpu) {
     let stable = agree(&before, &scored(model.graph(), &moved));
     assert!(
         !stable || agree(&before, &after),
-        "{before:?} before it was written, {after:?} when it was read again"
+        "{before:?} before it was written, {after:?} when it was read again: {}",
+        described(model.graph())
     );
+}
+
+/// The operators with their attributes, for whoever looks into a failure.
+fn described(graph: &Graph) -> String {
+    let nodes = graph.nodes().map(|(id, node)| format!("{id:?} = {:?} of {:?}", node.op, node.inputs));
+    nodes.collect::<Vec<_>>().join("; ")
 }
 
 /// Whether scores are the same but for a thousandth of the largest; those that are not finite are as good as any.

@@ -99,6 +99,8 @@ pub(crate) struct Importer<'m> {
     pub(crate) graph: Graph,
     pub(crate) files: Files<'m>,
     pub(crate) functions: HashMap<(&'m str, &'m str), &'m FunctionProto>,
+    /// The bytes of the functions that have been called.
+    pub(crate) function_sizes: HashMap<(&'m str, &'m str), usize>,
     pub(crate) scopes: Vec<Scope>,
     /// The functions being written out, to notice one that contains itself.
     pub(crate) active: Vec<(&'m str, &'m str)>,
@@ -142,6 +144,7 @@ impl<'m> Importer<'m> {
             graph: Graph::new(),
             files,
             functions,
+            function_sizes: HashMap::new(),
             scopes: vec![Scope { opset: opset_of(&model.opsets)?, ..Scope::default() }],
             active: Vec::new(),
             model,

@@ -33,7 +33,8 @@ impl<'m> Importer<'m> {
         }
         self.check_depth()?;
         // Its nodes are copied for the call.
-        self.spend(function.encoded_len() / size_of::<f32>())?;
+        let size = *self.function_sizes.entry(key).or_insert_with(|| function.encoded_len());
+        self.spend(size / size_of::<f32>())?;
         let opset = if function.opsets.is_empty() { self.opset() } else { opset_of(&function.opsets)? };
         let mut scope = Scope { closed: true, opset, prefix: format!("{name}/"), ..Scope::default() };
         for (index, input) in function.inputs.iter().enumerate() {
@@ -125,7 +126,7 @@ impl<'m> Importer<'m> {
         let mut kept = vec![Vec::new(); body.outputs.len() - states - 1];
         let mut elements: Vec<_> = (2..call.inputs.len()).map(|index| call.element(index)).collect();
         let mut returned = elements.clone();
-        let mut round = 0;
+        let (size, mut round) = (body.encoded_len(), 0);
         while (round as f64) < rounds && goes_on != 0.0 {
             if round == MAX_ROUNDS {
                 return Err(Error::unsupported(format!(
@@ -139,7 +140,7 @@ impl<'m> Importer<'m> {
                 (Value::known("", Content::Tensor(truth)), Some(Element::Bool)),
             ];
             given.extend(carried.into_iter().zip(elements.iter().copied()));
-            let mut found = self.read_round(body, given, round)?;
+            let mut found = self.read_round((body, size), given, round)?;
             returned = self.returned.split_off(1);
             elements = returned.iter().take(states).copied().collect();
             goes_on = known(found.first()).ok_or_else(|| depends("condition"))?;
@@ -203,6 +204,7 @@ impl<'m> Importer<'m> {
             (0..states).map(|index| call.input(index).cloned()).collect::<Result<_>>()?;
         let mut elements: Vec<_> = (0..states).map(|index| call.element(index)).collect();
         let mut kept = vec![Vec::with_capacity(steps); outputs];
+        let size = body.encoded_len();
         for step in 0..steps {
             let mut given: Vec<_> = carried.into_iter().zip(elements.iter().copied()).collect();
             for (index, &(value, axis)) in sources.iter().enumerate() {
@@ -213,7 +215,7 @@ impl<'m> Importer<'m> {
                 let part = self.add(Op::Reshape { shape: Shape::new(dims) }, &[part])?;
                 given.push((Value::Node(part), call.element(states + index)));
             }
-            let mut found = self.read_round(body, given, step)?;
+            let mut found = self.read_round((body, size), given, step)?;
             elements = self.returned.iter().take(states).copied().collect();
             let scanned = found.split_off(states);
             kept.iter_mut().zip(scanned).for_each(|(kept, value)| kept.push(value));
@@ -229,16 +231,16 @@ impl<'m> Importer<'m> {
         Ok(all)
     }
 
-    /// The outputs of a body for a round, whose inputs have these values.
+    /// The outputs of a body of `size` bytes for a round, whose inputs have these values.
     fn read_round(
         &mut self,
-        body: &GraphProto,
+        (body, size): (&GraphProto, usize),
         given: Vec<(Value, Option<Element>)>,
         round: usize,
     ) -> Result<Vec<Value>> {
         self.check_depth()?;
         // The body is read anew in every round.
-        self.spend(body.encoded_len() / size_of::<f32>())?;
+        self.spend(size / size_of::<f32>())?;
         let prefix = self.scopes.last().map_or(String::new(), |scope| scope.prefix.clone());
         let scope =
             Scope { opset: self.opset(), prefix: format!("{prefix}round {round}/"), ..Scope::default() };

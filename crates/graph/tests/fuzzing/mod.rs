@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 
 use random::Random;
 
-/// The longest one file may keep the processor; an honest one of this size takes some milliseconds.
-const LONGEST: Duration = Duration::from_secs(2);
+/// The longest one file may keep the processor, in code that is not optimised; an honest one of this size takes some milliseconds.
+const LONGEST: Duration = Duration::from_secs(4);
 
 /// After this long without an answer a reader counts as hung.
 const HUNG: Duration = Duration::from_secs(60);

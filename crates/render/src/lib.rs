@@ -25,18 +25,18 @@
 //!
 //! ```
 //! use monosplit_image::Picture;
-//! use monosplit_render::{Cell, Format, Grid, ScalarField, OverlayOptions, Row};
+//! use monosplit_render::{Format, Grid, GridCell, GridRow, OverlayOptions, ScalarField};
 //!
 //! # fn main() -> monosplit_graph::Result<()> {
 //! let photograph = Picture::new(64, 64, vec![128; 64 * 64 * 3])?;
 //! let map = ScalarField::new(2, 2, vec![-1.0, 0.0, 0.5, 2.0])?;
-//! let overlay = Cell::overlay(&photograph, &map, &OverlayOptions::default())?;
+//! let overlay = GridCell::overlay(&photograph, &map, &OverlayOptions::default())?;
 //! let grid = Grid {
 //!     columns: vec!["picture".into(), "SplitGrad".into()],
-//!     rows: vec![Row {
+//!     rows: vec![GridRow {
 //!         label: "cat.png".into(),
 //!         caption: "Egyptian Mau 87.3%".into(),
-//!         cells: vec![Some(Cell::picture(photograph)), Some(overlay)],
+//!         cells: vec![Some(GridCell::picture(photograph)), Some(overlay)],
 //!     }],
 //!     ..Grid::default()
 //! };

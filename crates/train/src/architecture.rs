@@ -98,10 +98,10 @@ pub enum LayerSpec {
 /// Layers one after the other, ending in class scores.
 ///
 /// ```
-/// use monosplit_train::{Architecture, Layer};
+/// use monosplit_train::{Architecture, LayerSpec};
 ///
 /// let small: Architecture = "conv 16 3 stride 2   # halves the picture\nnorm\nmaxout 2\nscores".parse()?;
-/// assert_eq!(small.layers()[2], Layer::Maxout { rank: 2 });
+/// assert_eq!(small.layers()[2], LayerSpec::Maxout { rank: 2 });
 /// let named = Architecture::named("cnn_maxout")?;
 /// assert_eq!(named.name(), "cnn_maxout");
 /// # Ok::<(), monosplit_graph::Error>(())

@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use monosplit_graph::Noise;
-//! use monosplit_train::{Architecture, Restriction, Samples, Settings, Trainer, TrainingData};
+//! use monosplit_train::{Architecture, Restriction, Samples, Trainer, TrainingData, TrainingSettings};
 //!
 //! # fn main() -> monosplit_graph::Result<()> {
 //! // Pictures of 2×2 pixels that are bright at the top (class 0) or at the bottom (class 1).
@@ -16,7 +16,7 @@
 //! let data = TrainingData { train: samples.clone(), test: samples, classes: vec!["top".into(), "bottom".into()] };
 //!
 //! let architecture: Architecture = "dense 8; norm; maxout 2; scores".parse()?;
-//! let mut settings = Settings::new(architecture, Restriction::DifferenceConvexInverted);
+//! let mut settings = TrainingSettings::new(architecture, Restriction::DifferenceConvexInverted);
 //! (settings.batch, settings.epochs, settings.rate) = (10, 40, 0.02);
 //! let mut trainer = Trainer::new(settings, &data, 1)?;
 //! while !trainer.is_finished() {

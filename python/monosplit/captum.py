@@ -16,7 +16,7 @@ import numpy as np
 
 from .model import Model
 from .samples import is_torch, numpy_of
-from .torch_export import from_torch
+from .torch_export import from_torch, input_names, unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -51,7 +51,7 @@ class Attribution:
         single = _single(inputs)
         model = self._model(single, additional)
         dtype = "float64" if single.dtype.itemsize == 8 else "float32"
-        held = _held(model, additional)
+        held = _held(self.forward_func, model, single, additional)
         explainer = model.explainer(method, layer=layer, dtype=dtype, inputs=held, **options)
         found = explainer(single, _target(target, model))
         return (found,) if isinstance(inputs, tuple) else found
@@ -62,7 +62,7 @@ class Attribution:
 
         single = _single(inputs)
         model = self._model(single, additional)
-        held = _held(model, additional)
+        held = _held(self.forward_func, model, single, additional)
         dtype = "float64" if single.dtype.itemsize == 8 else "float32"
         start = _baseline(baselines, single)
         start = 0.0 if start is None else start
@@ -101,9 +101,13 @@ def _of_sample(additional: Any, index: int, count: int) -> Any:
     return tuple(value[index : index + 1] if len(value) == count else value for value in _further(additional)) or None
 
 
-def _held(model: Model, additional: Any) -> dict[str, Any] | None:
-    """The further inputs by their names."""
-    return dict(zip(model.inputs[1:], _further(additional))) or None
+def _held(module: Any, model: Model, inputs: Any, additional: Any) -> dict[str, Any] | None:
+    """The further inputs by their names: those that the network reads, since no others are inputs of the model."""
+    values = (inputs, *_further(additional))
+    names = input_names(unwrapped(module), values)
+    if len(names) > 1 and names[0] not in model.inputs:
+        raise ValueError(f"the module does not read '{names[0]}', the tensor that is explained")
+    return {name: value for name, value in list(zip(names, values))[1:] if name in model.inputs} or None
 
 
 def _refuse(**arguments: Any) -> None:

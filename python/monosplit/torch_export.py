@@ -1,4 +1,4 @@
-"""Modules of PyTorch as networks: exported in memory, once for the same weights."""
+"""Modules of PyTorch as networks: exported in memory, once for the same weights, numbers and code."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def from_torch(
 
     Inputs are called like the arguments of ``forward`` where there are several; outputs like the keys of a dictionary where
     the module returns one, otherwise ``output``, or ``output_0``, ``output_1``, … of a tuple. ``output`` chooses the one that
-    is explained, the first by default. The module is exported in memory; the same module with the same weights is exported once. What the exported network
-    returns is compared with what the module returns, and a warning says so if they differ.
+    is explained, the first by default. The module is exported in memory, once for the same weights, numbers and code. What
+    the exported network returns is compared with what the module returns, and a warning says so if they differ.
     """
     import torch
 
-    module = _unwrapped(module)
+    module = unwrapped(module)
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"expected a torch.nn.Module, found {type(module).__name__}")
     inputs = _positional(module, example)
@@ -96,7 +96,7 @@ def _positional(module: Any, example: Any) -> tuple[Any, ...]:
     return tuple(example[name] for name in names[: len(example)])
 
 
-def _unwrapped(module: Any) -> Any:
+def unwrapped(module: Any) -> Any:
     """The module inside ``torch.compile`` and ``DataParallel``."""
     while True:
         inner = getattr(module, "_orig_mod", None)
@@ -213,7 +213,7 @@ def _decides(module: Any, why: str) -> ValueError:
     )
 
 
-def _input_names(module: Any, inputs: tuple[Any, ...]) -> list[str]:
+def input_names(module: Any, inputs: tuple[Any, ...]) -> list[str]:
     """The names of inputs: those of the arguments of ``forward`` where there are several."""
     try:
         arguments = list(inspect.signature(module.forward).parameters.values())
@@ -230,7 +230,7 @@ def _names(module: Any, inputs: tuple[Any, ...]) -> tuple[list[str], list[str] |
     import torch
     from torch.utils import _pytree
 
-    read = _input_names(module, inputs)
+    read = input_names(module, inputs)
     with torch.no_grad(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -400,7 +400,7 @@ def _difference(model: Model, module: Any, inputs: tuple[Any, ...]) -> str | Non
     import torch
 
     # An input that the network does not read is none of its inputs.
-    values = dict(zip(_input_names(module, inputs), inputs))
+    values = dict(zip(input_names(module, inputs), inputs))
     if not set(model.inputs) <= set(values):
         return None
     first, *others = model.inputs

@@ -1,6 +1,7 @@
 """Modules of PyTorch: export, layers by module, and the same numbers as Captum, grad-cam, Zennit and Quantus, run live."""
 
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -450,6 +451,40 @@ def test_further_inputs_of_captum_are_held():
         close(found, expected)
     with pytest.raises(NotImplementedError, match="str"):
         ms.captum.Saliency(network).attribute(x, target=2, additional_forward_args="table")
+
+
+class UnreadInput(nn.Module):
+    """The middle one of three inputs is not read, and has the shape of the last."""
+
+    def forward(self, image, unread, factors):
+        return image.flatten(1)[:, :4] * factors
+
+
+class UnreadFirst(nn.Module):
+    """The first of two inputs is not read."""
+
+    def forward(self, unread, image):
+        return image.flatten(1)[:, :4]
+
+
+def test_inputs_of_captum_are_held_by_name_where_one_is_not_read():
+    captum = pytest.importorskip("captum.attr")
+    network, x = UnreadInput().eval(), batch().double()
+    tables = (torch.randn(2, 4).double(), torch.randn(2, 4).double())
+    for module in (network, nn.DataParallel(network)):
+        for name, options in (("Saliency", {"abs": False}), ("IntegratedGradients", {"return_convergence_delta": True})):
+            arguments = dict(target=2, additional_forward_args=tables, **options)
+            expected = getattr(captum, name)(network).attribute(x.clone().requires_grad_(), **arguments)
+            found = getattr(ms.captum, name)(module).attribute(x, **arguments)
+            if isinstance(found, tuple):
+                assert float((found[1] - expected[1]).abs().max()) < 1e-8
+                found, expected = found[0], expected[0]
+            close(found, expected)
+    # Not every exporter keeps an input that nothing reads.
+    held = ms.captum._held(nn.DataParallel(network), SimpleNamespace(inputs=["image", "factors"]), x, tables)
+    assert list(held) == ["factors"] and held["factors"] is tables[1]
+    with pytest.raises(ValueError, match="does not read 'unread'"):
+        ms.captum._held(UnreadFirst(), SimpleNamespace(inputs=["image"]), tables[0], x)
 
 
 class DecidesByTable(nn.Module):

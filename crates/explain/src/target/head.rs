@@ -130,8 +130,9 @@ impl Head {
 
     /// The sum of a value's elements along an axis where `chosen` holds.
     fn sum_where(&mut self, value: NodeId, chosen: NodeId, axis: usize) -> Result<NodeId> {
-        let chosen = self.graph.add(Op::Cast { to: Kind::Float }, &[chosen])?;
-        let own = self.weighted(value, chosen)?;
+        // No product with ones and zeros: an infinite element beside the chosen one would become NaN.
+        let own = self.graph.masked(chosen, value)?;
+        let own = self.choice(own);
         let sum = self.graph.reduced(Reduction::Sum, own, &[axis], true)?;
         Ok(self.choice(sum))
     }
@@ -201,6 +202,7 @@ impl Head {
         *self.graph.label_mut(exist) = Label::named(TARGET_IN_RANGE);
         let column = Shape::new([self.samples(given), Dim::Fixed(1)]);
         let column = self.graph.reshaped(exist, column)?;
+        // `nearest` alone is the same; without this select nothing reads `exist`, and the output would be left out.
         self.graph.select(column, given, nearest)
     }
 

@@ -1,5 +1,5 @@
 use monosplit_engine::{Cpu, Engine, Precision};
-use monosplit_graph::op::{Reduction, Unary, Window};
+use monosplit_graph::op::{Binary, Reduction, Unary, Window};
 use monosplit_graph::{Op, Shape};
 
 use super::*;
@@ -204,6 +204,34 @@ fn indices_that_are_inputs_are_taken_as_constants_are() {
     }
     let with = |row| cell(vec![Best, At(row), Range(Some(1), Some(3))]);
     assert_eq!(given(&with(0), &[2]), (scores(&with(2)).concat(), true));
+}
+
+/// Outputs that are masked with -inf.
+#[test]
+fn an_infinite_element_beside_the_chosen_one_does_not_change_it() {
+    let mut network = network();
+    let scores = network.outputs()[1].node;
+    let kept = network.constant(Tensor::new([1, 3], vec![1i64, 0, 1]).unwrap());
+    let zero = network.constant(Tensor::scalar(0i64));
+    let is_masked = network.binary(Binary::Equal, kept, zero).unwrap();
+    let least = network.number(f64::NEG_INFINITY);
+    let masked = network.select(is_masked, least, scores).unwrap();
+    network.output("masked", masked);
+    let output = || Some("masked".to_owned());
+    let targets = [
+        Target::Cell { output: output(), cells: Cells::Each(vec![AxisIndex::At(2)]) },
+        Target::Contrast { output: output(), class: Some(0), against: Rival::Class(2) },
+    ];
+    for target in targets {
+        let graft = |parameters| target.graft(&network, parameters).unwrap();
+        let constant = run(&graft(Parameters::Constant).graph, &[images(2)])[0].clone();
+        let grafted = graft(Parameters::Input);
+        let given = &run(&grafted.graph, &[images(2), grafted.parameters[0].1.clone()])[0];
+        assert!(constant.iter().all(|score| score.is_finite()));
+        // Of a contrast all classes are scores: the explained one is chosen where the file is used.
+        let given = given.chunks(given.len() / 2).map(|scores| scores[0]).collect::<Vec<_>>();
+        assert_eq!(given, constant);
+    }
 }
 
 #[test]

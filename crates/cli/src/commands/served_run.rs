@@ -17,7 +17,7 @@ use crate::report::Report;
 
 /// What every SQLite file begins with.
 const SQLITE: &[u8] = b"SQLite format 3\0";
-/// The most values of single images that a stage sends to the page.
+/// The most values of single images that a stage sends to the page. Of a stage with more, no image is sent.
 const MOST_VALUES: usize = 1 << 20;
 
 /// A run with its network and pictures.
@@ -53,9 +53,9 @@ impl ServedRun {
             (Some(context), None) => Some(context.model.pixel_values()?.preset),
             (None, None) => None,
         };
-        let galleries: HashMap<&str, usize> =
-            pictures.iter().enumerate().map(|(number, (name, _))| (name.as_str(), number)).collect();
-        let stage = |stage: &Stage| tables(&StageSummary::of(&store, &planned, stage)?, &galleries);
+        let galleries = galleries(&pictures);
+        let stage =
+            |stage: &Stage| Ok(tables(&StageSummary::of(&store, &planned, stage)?, &galleries, MOST_VALUES));
         let measured =
             planned.stages.iter().filter(|stage| !stage.members.is_empty() && !stage.metrics.is_empty());
         let tables = RunTables {
@@ -68,7 +68,7 @@ impl ServedRun {
             let name = context.path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             (name, context.model)
         });
-        Ok(ServedRun { run, network, pictures: pictures.into_iter().map(|(_, path)| path).collect() })
+        Ok(ServedRun { run, network, pictures: pictures.into_iter().map(|picture| picture.path).collect() })
     }
 }
 
@@ -83,21 +83,45 @@ fn network_of(store: &Store, planned: &Planned, experiment: &Experiment) -> Resu
     }
 }
 
-/// The pictures that have files of their own, by their names.
-fn pictures_of(experiment: &Experiment, folder: &Path) -> Result<Vec<(String, PathBuf)>> {
+/// A picture of a data set that has a file of its own.
+struct Picture {
+    /// The part of the data set, as stages call it.
+    part: &'static str,
+    name: String,
+    path: PathBuf,
+}
+
+/// The numbers of pictures by part and name: two parts may each have a picture of one name.
+type Galleries<'p> = HashMap<(&'p str, &'p str), usize>;
+
+fn galleries(pictures: &[Picture]) -> Galleries<'_> {
+    pictures
+        .iter()
+        .enumerate()
+        .map(|(number, picture)| ((picture.part, picture.name.as_str()), number))
+        .collect()
+}
+
+/// The pictures that have files of their own, those of the test set first.
+fn pictures_of(experiment: &Experiment, folder: &Path) -> Result<Vec<Picture>> {
     let Images { validation, test, .. } = Images::open(experiment, (folder, "data.folder"))?;
-    let parts = [Some(test), validation];
+    let parts = [("test", Some(test)), ("validation", validation)];
     let mut found = Vec::new();
-    for data in parts.iter().flatten() {
+    for (part, data) in &parts {
+        let Some(data) = data else { continue };
         let files = (0..data.len()).filter_map(|index| Some((data.name(index), data.path(index)?)));
-        found.extend(files.map(|(name, path)| (name.to_owned(), path.to_owned())));
+        found.extend(files.map(|(name, path)| Picture {
+            part,
+            name: name.to_owned(),
+            path: path.to_owned(),
+        }));
     }
     Ok(found)
 }
 
-fn tables(summary: &StageSummary, galleries: &HashMap<&str, usize>) -> Result<RunStage> {
+fn tables(summary: &StageSummary, galleries: &Galleries, most_values: usize) -> RunStage {
     let stage = &summary.stage;
-    let is_sent = stage.members.len() * stage.metrics.len() * summary.images.len() <= MOST_VALUES;
+    let is_sent = stage.members.len() * stage.metrics.len() * summary.images.len() <= most_values;
     let metrics = stage.metrics.iter().map(|(_, name, better)| RunMetric {
         title: metric_title(name),
         is_higher_better: *better == Better::Higher,
@@ -114,17 +138,17 @@ fn tables(summary: &StageSummary, galleries: &HashMap<&str, usize>) -> Result<Ru
             .map(|found| summary.images.iter().map(|(id, ..)| found.values.get(id).copied()).collect())
             .collect(),
     });
-    let images = summary.images.iter().map(|(_, name, class)| RunImage {
+    let images = summary.images.iter().filter(|_| is_sent).map(|(_, name, class)| RunImage {
         name: name.clone(),
         class: *class,
-        gallery: galleries.get(name.as_str()).copied(),
+        gallery: galleries.get(&(stage.part.as_str(), name.as_str())).copied(),
     });
-    Ok(RunStage {
+    RunStage {
         name: format!("{}: {}", stage.name, summary.extent()),
         metrics: metrics.collect(),
         members: members.collect(),
         images: images.collect(),
-    })
+    }
 }
 
 /// The method with its options, where it is one that the page can compute.
@@ -141,5 +165,65 @@ fn title_of(stage: &Stage, member: &Member) -> String {
     match stage.kind.as_str() {
         "ablation" => format!("{}, {}", member.title, member.place),
         _ => member.title.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit::eval::MetricSummary;
+    use monosplit::eval::store::Configuration;
+
+    use super::*;
+
+    /// One method and one metric over two images `a.png` and `b.png` of a part.
+    fn summary(part: &str) -> StageSummary {
+        let configuration = Configuration {
+            method: "splitcam".to_owned(),
+            options: String::new(),
+            layer: "conv".to_owned(),
+            absolute: false,
+        };
+        let member = Member {
+            id: 1,
+            configuration,
+            family: String::new(),
+            title: "SplitCAM".to_owned(),
+            place: String::new(),
+            note: String::new(),
+        };
+        let stage = Stage {
+            name: "comparison".to_owned(),
+            kind: "comparison".to_owned(),
+            part: part.to_owned(),
+            members: vec![member],
+            metrics: vec![(1, "deletion".to_owned(), Better::Lower)],
+        };
+        let values =
+            MetricSummary { values: HashMap::from([(1, 0.25), (2, 0.5)]), ..MetricSummary::default() };
+        let images = vec![(1, "a.png".to_owned(), 0), (2, "b.png".to_owned(), 3)];
+        StageSummary { stage, images, seen: 2, rows: vec![vec![values]] }
+    }
+
+    #[test]
+    fn a_stage_of_too_many_values_sends_no_image() {
+        let of = |most_values| tables(&summary("test"), &Galleries::new(), most_values);
+        let (whole, cut) = (of(2), of(1));
+        assert_eq!(
+            (whole.images.len(), &whole.members[0].values[..]),
+            (2, &[vec![Some(0.25), Some(0.5)]][..])
+        );
+        assert_eq!((cut.images.len(), cut.members[0].values.len(), cut.members[0].means.len()), (0, 0, 1));
+    }
+
+    #[test]
+    fn a_name_in_two_parts_opens_the_picture_of_its_own() {
+        let picture = |part, name: &str| Picture { part, name: name.to_owned(), path: PathBuf::new() };
+        let pictures = [picture("test", "a.png"), picture("test", "b.png"), picture("validation", "a.png")];
+        let galleries = galleries(&pictures);
+        let numbers = |part| {
+            tables(&summary(part), &galleries, MOST_VALUES).images.into_iter().map(|image| image.gallery)
+        };
+        assert_eq!(numbers("test").collect::<Vec<_>>(), [Some(0), Some(1)]);
+        assert_eq!(numbers("validation").collect::<Vec<_>>(), [Some(2), None]);
     }
 }

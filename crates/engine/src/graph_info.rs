@@ -69,8 +69,9 @@ impl GraphInfo {
         if inputs.len() != self.inputs.len() {
             let names: Vec<&str> = self.inputs.iter().map(|&id| self.name(id)).collect();
             return Err(Error::argument(format!(
-                "expected {} inputs ({}), found {}",
+                "expected {} input{} ({}), found {}",
                 names.len(),
+                if names.len() == 1 { "" } else { "s" },
                 names.join(", "),
                 inputs.len()
             )));

@@ -30,7 +30,7 @@ fn check_arity(op: &Op, found: usize) -> Result<()> {
     let arity = op.properties().arity;
     match arity.admits(found) {
         true => Ok(()),
-        false => Err(Error::shape(format!("{} takes {arity} inputs, found {found}", op.name()))),
+        false => Err(Error::shape(format!("{} takes {}, found {found}", op.name(), arity.of("input")))),
     }
 }
 

@@ -301,8 +301,9 @@ impl Session {
     pub(super) fn run(&self, inputs: &[Tensor]) -> Result<Vec<Tensor>> {
         if inputs.len() != self.inputs.len() {
             return Err(Error::argument(format!(
-                "the graph has {} inputs, {} were given",
+                "the graph has {} input{}, {} given",
                 self.inputs.len(),
+                if self.inputs.len() == 1 { "" } else { "s" },
                 inputs.len()
             )));
         }

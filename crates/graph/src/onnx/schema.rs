@@ -76,10 +76,10 @@ fn arity(text: &str) -> Option<Arity> {
     Some(Arity { least: least.parse().ok()?, most })
 }
 
-fn check_count(arity: Arity, found: usize, what: &str, op: &str) -> Result<()> {
+fn check_count(arity: Arity, found: usize, noun: &str, op: &str) -> Result<()> {
     match arity.admits(found) {
         true => Ok(()),
-        false => Err(Error::malformed(format!("{op} has {arity} {what}, found {found}"))),
+        false => Err(Error::malformed(format!("{op} has {}, found {found}", arity.of(noun)))),
     }
 }
 
@@ -151,8 +151,8 @@ pub(crate) fn check(node: &NodeProto, version: i64) -> Result<()> {
             )));
         }
     };
-    check_count(schema.inputs, node.inputs.len(), "inputs", op)?;
-    check_count(schema.outputs, node.outputs.len(), "outputs", op)?;
+    check_count(schema.inputs, node.inputs.len(), "input", op)?;
+    check_count(schema.outputs, node.outputs.len(), "output", op)?;
     for (index, attribute) in node.attributes.iter().enumerate() {
         if node.attributes[..index].iter().any(|other| other.name == attribute.name) {
             return Err(Error::malformed(format!("{op} has the attribute '{}' twice", attribute.name)));
@@ -229,7 +229,7 @@ mod tests {
             check(&node, version).unwrap();
         }
         let bad = [
-            (node("Relu", 2, vec![]), 17, "Relu has 1 inputs, found 2"),
+            (node("Relu", 2, vec![]), 17, "Relu has 1 input, found 2"),
             (node("Conv", 1, vec![]), 17, "Conv has 2 to 3 inputs, found 1"),
             (node("Conv", 2, vec![int("stride")]), 17, "no attribute 'stride'"),
             (node("Conv", 2, vec![int("strides")]), 17, "'strides' of Conv should be a list of integers"),

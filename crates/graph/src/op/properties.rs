@@ -45,6 +45,12 @@ impl std::fmt::Display for Arity {
 }
 
 impl Arity {
+    /// The number with its noun: `1 input`, `2 to 3 inputs`.
+    pub(crate) fn of(self, noun: &str) -> String {
+        let is_one = self.most == 1 || (self.least == 1 && self.most == usize::MAX);
+        format!("{self} {noun}{}", if is_one { "" } else { "s" })
+    }
+
     /// Whether an op may read so many.
     pub fn admits(self, count: usize) -> bool {
         (self.least..=self.most).contains(&count)

@@ -338,8 +338,9 @@ fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
     let fitting = |arg: &&Arg| arg.get_long() == Some(&setting.option) && fits(arg, &setting.value);
     let found = command.get_arguments().find(fitting);
     if let Some(arg) = found {
-        let (id, rivals) = (arg.get_id().clone(), rivals(&command, arg));
-        command = command.mut_arg(id, |arg| yielding(with_default(arg, &setting.value), &rivals));
+        let (id, conflicting) = (arg.get_id().clone(), conflicting(&command, arg));
+        command =
+            command.mut_arg(id, |arg| default_unless_given(with_default(arg, &setting.value), &conflicting));
     }
     if setting.command.is_empty() {
         let names: Vec<String> = command.get_subcommands().map(|inner| inner.get_name().to_owned()).collect();
@@ -351,7 +352,7 @@ fn set(mut command: Command, path: &[String], setting: &Setting) -> Command {
 }
 
 /// The options that cannot be given together with one.
-fn rivals(command: &Command, arg: &Arg) -> Vec<Id> {
+fn conflicting(command: &Command, arg: &Arg) -> Vec<Id> {
     let excludes = |one: &Arg, other: &Arg| {
         command.get_arg_conflicts_with(one).iter().any(|found| found.get_id() == other.get_id())
     };
@@ -362,10 +363,10 @@ fn rivals(command: &Command, arg: &Arg) -> Vec<Id> {
         .collect()
 }
 
-/// An option whose default yields to each of these where one is typed.
-fn yielding(arg: Arg, rivals: &[Id]) -> Arg {
+/// An option that has its default unless one of these is typed.
+fn default_unless_given(arg: Arg, conflicting: &[Id]) -> Arg {
     let without = is_flag(&arg).then_some("false");
-    arg.default_value_ifs(rivals.iter().map(|rival| (rival.clone(), ArgPredicate::IsPresent, without)))
+    arg.default_value_ifs(conflicting.iter().map(|other| (other.clone(), ArgPredicate::IsPresent, without)))
 }
 
 fn with_default(arg: Arg, form: &Form) -> Arg {
@@ -446,7 +447,7 @@ mod tests {
     fn a_default_yields_to_a_typed_option_that_excludes_it() {
         let class = Arg::new("class").long("class").action(ArgAction::Append).conflicts_with("target");
         let inner = Command::new("explain").arg(class).arg(Arg::new("target").long("target"));
-        let path = std::env::temp_dir().join(format!("monosplit-{}-rivals.toml", std::process::id()));
+        let path = std::env::temp_dir().join(format!("monosplit-{}-conflicting.toml", std::process::id()));
         for (text, typed, yields) in
             [("class = 3", "--target", "class"), ("target = 'sum:y'", "--class", "target")]
         {

@@ -375,8 +375,8 @@ impl ExplainedNetwork for MeasuredImage<'_> {
         let mut maps = Vec::new();
         // Only one network is held at a time, because all of them might not fit into memory.
         for count in 1..=trained(graph).len() {
-            let (forgotten, _) = randomised(graph, count, seed)?;
-            let explainer = Explainer::new(&forgotten, std::slice::from_ref(request), *engine)?;
+            let (randomised_graph, _) = randomised(graph, count, seed)?;
+            let explainer = Explainer::new(&randomised_graph, std::slice::from_ref(request), *engine)?;
             let class = Class::Index(class);
             let explained = explainer.explain_unchecked(&ExplainBatch::new(image, &class, settings))?;
             let map = explained.maps.into_iter().next();
@@ -413,7 +413,7 @@ pub(crate) struct CandidateMaps<'p> {
     pub(crate) compiled_group: &'p CompiledGroup,
     pub(crate) candidate: usize,
     pub(crate) mask: Option<&'p [bool]>,
-    pub(crate) memory: &'p MapCache,
+    pub(crate) map_cache: &'p MapCache,
 }
 
 impl MapFunction for CandidateMaps<'_> {
@@ -428,7 +428,7 @@ impl MapFunction for CandidateMaps<'_> {
                 return Err(Error::argument("maps that were given cannot be computed for other images"));
             }
             MapOrigin::Computed(place) => {
-                let maps = self.memory.maps(self.compiled_group, images, class)?;
+                let maps = self.map_cache.maps(self.compiled_group, images, class)?;
                 self.compiled_group.signed(maps.0[*place].clone(), self.candidate)?
             }
         };

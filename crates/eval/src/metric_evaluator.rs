@@ -14,7 +14,7 @@ pub struct MetricEvaluator<'a> {
     evaluated_model: &'a EvaluatedModel<'a>,
     metrics: Vec<Box<dyn Metric>>,
     seed: u64,
-    memory: MapCache,
+    map_cache: MapCache,
     compiled_group: Option<CompiledGroup>,
     loaded: LoadedBatch,
 }
@@ -72,7 +72,7 @@ impl<'a> MetricEvaluator<'a> {
             evaluated_model,
             metrics,
             seed,
-            memory: MapCache::default(),
+            map_cache: MapCache::default(),
             compiled_group: None,
             loaded: LoadedBatch::default(),
         }
@@ -111,7 +111,7 @@ impl Evaluator for MetricEvaluator<'_> {
             return Ok(Err(Undefined("the map holds numbers that are not finite".into())));
         }
         let mask = sample.mask.as_deref();
-        let maps = CandidateMaps { compiled_group, candidate, mask, memory: &self.memory };
+        let maps = CandidateMaps { compiled_group, candidate, mask, map_cache: &self.map_cache };
         let network = self.evaluated_model.measured(&sample.tensor, &maps);
         metric.measure(&Case {
             image: &sample.tensor,
@@ -124,6 +124,6 @@ impl Evaluator for MetricEvaluator<'_> {
     }
 
     fn next_case(&mut self) {
-        self.memory.clear();
+        self.map_cache.clear();
     }
 }

@@ -49,12 +49,12 @@ pub fn randomised_with(
             ));
         }
     }
-    let forgotten =
+    let randomised_graph =
         Rewrite::run(graph, |rewrite, id, _| match fresh.iter().find(|(weights, _)| *weights == id) {
             Some((_, noise)) => Ok(Step::Replace(rewrite.target.constant(noise.clone()))),
             None => Ok(Step::Keep),
         })?;
-    Ok((forgotten, names))
+    Ok((randomised_graph, names))
 }
 
 /// Random numbers in place of weights, of this standard deviation or of their own.

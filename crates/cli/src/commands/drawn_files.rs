@@ -14,11 +14,11 @@ const OTHER_PICTURES: [&str; 8] = ["jpg", "jpeg", "svg", "pdf", "gif", "webp", "
 
 /// The files that maps are drawn into.
 pub(crate) struct DrawnFiles {
-    place: Place,
+    destination: Destination,
     used: HashSet<PathBuf>,
 }
 
-enum Place {
+enum Destination {
     /// A folder, which is made for the first file.
     Folder(PathBuf),
     /// The picture of the first map; the others stand beside it.
@@ -30,11 +30,11 @@ impl DrawnFiles {
     pub(crate) fn at(path: &Path) -> Result<Self> {
         let ending =
             path.extension().map_or_else(String::new, |ending| ending.to_string_lossy().to_lowercase());
-        let place = match path.is_dir() {
-            true => Place::Folder(path.to_owned()),
+        let destination = match path.is_dir() {
+            true => Destination::Folder(path.to_owned()),
             false if ending == "png" => {
                 check_writable(path)?;
-                Place::Picture(path.to_owned())
+                Destination::Picture(path.to_owned())
             }
             false if OTHER_PICTURES.contains(&ending.as_str()) => {
                 return Err(Error::argument(format!(
@@ -49,9 +49,9 @@ impl DrawnFiles {
                     path.display()
                 )));
             }
-            false => Place::Folder(path.to_owned()),
+            false => Destination::Folder(path.to_owned()),
         };
-        Ok(DrawnFiles { place, used: HashSet::new() })
+        Ok(DrawnFiles { destination, used: HashSet::new() })
     }
 
     /// The file for map `index` of `descriptions` of the input of this name, with this ending.
@@ -64,12 +64,12 @@ impl DrawnFiles {
         let description = &descriptions[index];
         let again = descriptions.iter().filter(|other| other.method == description.method).count() > 1;
         let layer = description.own_place().filter(|_| again).map(in_file_name);
-        let (folder, stem, told) = match &self.place {
-            Place::Folder(folder) => {
+        let (folder, stem, told) = match &self.destination {
+            Destination::Folder(folder) => {
                 std::fs::create_dir_all(folder).map_err(|cause| Error::io(folder, cause))?;
                 (folder.as_path(), input_stem(input), Some(in_file_name(&description.method)))
             }
-            Place::Picture(path) => {
+            Destination::Picture(path) => {
                 let several = descriptions.iter().any(|other| other.method != description.method);
                 let folder = path.parent().unwrap_or(Path::new(""));
                 let stem =

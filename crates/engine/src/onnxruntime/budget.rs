@@ -41,13 +41,13 @@ impl RunBudget {
     }
 
     /// The bytes of a run beside the weights.
-    pub(super) fn run(&self, batch: usize) -> usize {
+    pub(super) fn run_bytes(&self, batch: usize) -> usize {
         let bytes = self.footprint(batch).map_or(usize::MAX, |footprint| footprint.bytes);
         bytes.saturating_sub(self.weights.bytes)
     }
 
     /// What is left of the budget beside the weights.
-    pub(super) fn left(&self) -> usize {
+    pub(super) fn bytes_left(&self) -> usize {
         self.limit.saturating_sub(self.weights.bytes)
     }
 
@@ -57,8 +57,8 @@ impl RunBudget {
         if whole.bytes <= self.limit {
             return Ok(batch);
         }
-        match self.splittable && batch > 1 && self.run(1) <= self.left() {
-            true => Ok(samples_within(batch - 1, self.left(), |samples| self.run(samples))),
+        match self.splittable && batch > 1 && self.run_bytes(1) <= self.bytes_left() {
+            true => Ok(samples_within(batch - 1, self.bytes_left(), |samples| self.run_bytes(samples))),
             false => Err(whole.refused(&self.info, self.limit, 0)),
         }
     }

@@ -149,11 +149,11 @@ impl Program for RuntimeProgram {
     }
 
     fn run_memory(&self, samples: usize) -> usize {
-        self.budget.run(samples)
+        self.budget.run_bytes(samples)
     }
 
     fn memory_left(&self) -> usize {
-        self.budget.left()
+        self.budget.bytes_left()
     }
 
     fn run_profiled(&self, _: &[Tensor]) -> Result<(Vec<Tensor>, Profile)> {

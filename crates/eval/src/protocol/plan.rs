@@ -215,8 +215,8 @@ impl<'a> Plan<'a> {
                 let sanity = experiment.sanity.as_ref();
                 let sanity =
                     sanity.ok_or_else(|| monosplit_graph::Error::argument("there is no sanity check"))?;
-                let forgotten = EvaluatedModel::owned(self.randomised(sanity)?, engine)?;
-                return Ok(Box::new(Sanity::new(evaluated_model, forgotten)));
+                let randomised = EvaluatedModel::owned(self.randomised(sanity)?, engine)?;
+                return Ok(Box::new(Sanity::new(evaluated_model, randomised)));
             }
             StageKind::Timing => return Ok(Box::new(Timing::new(evaluated_model))),
         };

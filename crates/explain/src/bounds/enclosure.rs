@@ -46,21 +46,31 @@ impl<'a> Enclosures<'a> {
     }
 
     /// The interval of a value; that of a constant is the constant.
-    pub(super) fn at(&self, id: NodeId) -> Interval {
-        self.intervals.get(&id).copied().unwrap_or(Interval { lower: id, upper: id })
+    pub(super) fn at(&self, id: NodeId) -> Result<Interval> {
+        match self.intervals.get(&id) {
+            Some(&interval) => Ok(interval),
+            None if self.dependent.get(id.index()) == Some(&false) => Ok(Interval { lower: id, upper: id }),
+            None => {
+                let name = self.network.graph().node(id).label.display();
+                Err(Error::unsupported(
+                    "the class scores are not computed from this value, so that it has no bounds",
+                )
+                .at(name))
+            }
+        }
     }
 
     /// A bound on the sum of the magnitudes of all terms that make up a value, which is what its rounding is relative to.
     pub(super) fn magnitude(&self, g: &mut Graph, id: NodeId) -> Result<NodeId> {
         match self.sums.get(&id) {
             Some(&sum) => Ok(sum),
-            None => magnitude(g, self.at(id)),
+            None => magnitude(g, self.at(id)?),
         }
     }
 
     fn node(&mut self, g: &mut Graph, id: NodeId, node: &Node) -> Result<Interval> {
         if let Some(result) = self.network.decomposition(id) {
-            return Ok(self.at(result));
+            return self.at(result);
         }
         let hidden = |input: &&NodeId| self.dependent[input.index()] && !self.network.is_active(**input);
         if node.inputs.iter().any(|input| hidden(&input)) {
@@ -69,12 +79,34 @@ impl<'a> Enclosures<'a> {
                 node.op.name()
             )));
         }
-        if rectifier(g, node)?.is_some() || matches!(node.op, Op::Binary(Binary::Max | Binary::Min)) {
+        // What chooses among the elements of another value is no factor of them.
+        let linearity = node.op.properties().linearity;
+        if node.op.is_linear()
+            && self.network.active_inputs(id).iter().any(|&(index, _)| !linearity.is_linear_in(index))
+        {
+            return Err(Error::unsupported(format!(
+                "{} depends on the input through an operand in which it is not linear, for which there are no bounds",
+                node.op.name()
+            )));
+        }
+        if rectifier(g, node)?.is_some() {
+            let value = self.at_the_ends(g, node)?;
+            // The product with a slope is rounded.
+            return match node.op {
+                Op::Unary(Unary::Relu) => Ok(value),
+                _ => {
+                    let size = magnitude(g, value)?;
+                    let slack = g.scaled(MARGIN, size)?;
+                    widened(g, value, slack)
+                }
+            };
+        }
+        if matches!(node.op, Op::Binary(Binary::Max | Binary::Min)) {
             return self.at_the_ends(g, node);
         }
         match &node.op {
             Op::Unary(Unary::Neg) => {
-                let Interval { lower, upper } = self.at(node.inputs[0]);
+                let Interval { lower, upper } = self.at(node.inputs[0])?;
                 Ok(Interval { lower: g.negated(upper)?, upper: g.negated(lower)? })
             }
             Op::Unary(function) if never_decreases(*function) => {
@@ -100,14 +132,14 @@ impl<'a> Enclosures<'a> {
 
     /// The node, which never decreases in what it reads, at both ends.
     fn at_the_ends(&self, g: &mut Graph, node: &Node) -> Result<Interval> {
-        let ends: Vec<Interval> = node.inputs.iter().map(|&input| self.at(input)).collect();
+        let ends = node.inputs.iter().map(|&input| self.at(input)).collect::<Result<Vec<Interval>>>()?;
         let lower: Vec<NodeId> = ends.iter().map(|end| end.lower).collect();
         let upper: Vec<NodeId> = ends.iter().map(|end| end.upper).collect();
         Ok(Interval { lower: g.add(node.op.clone(), &lower)?, upper: g.add(node.op.clone(), &upper)? })
     }
 
     fn sum(&mut self, g: &mut Graph, id: NodeId, node: &Node) -> Result<Interval> {
-        let (a, b) = (self.at(node.inputs[0]), self.at(node.inputs[1]));
+        let (a, b) = (self.at(node.inputs[0])?, self.at(node.inputs[1])?);
         let value = match &node.op {
             Op::Binary(Binary::Sub) => {
                 Interval { lower: g.minus(a.lower, b.upper)?, upper: g.minus(a.upper, b.lower)? }
@@ -129,10 +161,7 @@ impl<'a> Enclosures<'a> {
                 format!("{} of several values that depend on the input has no bounds", node.op.name());
             return Err(Error::unsupported(message));
         };
-        if !node.op.properties().linearity.is_linear_in(index) {
-            return Err(unsupported(&node.op));
-        }
-        let Interval { lower, upper } = self.at(input);
+        let Interval { lower, upper } = self.at(input)?;
         let (sum, width) = (g.plus(lower, upper)?, g.minus(upper, lower)?);
         let (middle, radius) = (g.scaled(0.5, sum)?, g.scaled(0.5, width)?);
         let mut operands = node.inputs.clone();
@@ -155,7 +184,7 @@ impl<'a> Enclosures<'a> {
 
     /// The extremes of a product lie at corners.
     fn product(&self, g: &mut Graph, node: &Node) -> Result<Interval> {
-        let (a, b) = (self.at(node.inputs[0]), self.at(node.inputs[1]));
+        let (a, b) = (self.at(node.inputs[0])?, self.at(node.inputs[1])?);
         let corners = [(a.lower, b.lower), (a.lower, b.upper), (a.upper, b.lower), (a.upper, b.upper)];
         let corners = corners.map(|(a, b)| g.times(a, b));
         let [first, second, third, fourth] = corners;
@@ -172,7 +201,7 @@ impl<'a> Enclosures<'a> {
 
     /// `1/x` of an interval without zero, and no bound elsewhere.
     fn reciprocal(&self, g: &mut Graph, node: &Node) -> Result<Interval> {
-        let Interval { lower, upper } = self.at(node.inputs[0]);
+        let Interval { lower, upper } = self.at(node.inputs[0])?;
         let (zero, infinity) = (g.number(0.0), g.number(f64::INFINITY));
         let above = g.binary(Binary::Greater, lower, zero)?;
         let below = g.binary(Binary::Less, upper, zero)?;
@@ -244,7 +273,7 @@ fn never_decreases(function: Unary) -> bool {
 /// added.
 fn in_magnitude(g: &mut Graph, node: &Node, index: usize, value: NodeId) -> Result<NodeId> {
     match &node.op {
-        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => {
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } if index < 2 => {
             let mut operands = [node.inputs[0], node.inputs[1]];
             operands[1 - index] = g.magnitude(operands[1 - index])?;
             operands[index] = value;
@@ -283,8 +312,8 @@ fn offsets(g: &mut Graph, node: &Node) -> Result<Vec<NodeId>> {
 
 pub(super) fn unsupported(op: &Op) -> Error {
     Error::unsupported(format!(
-        "there are no bounds for {}; there are for affine maps, rectifiers, maxima, functions that never decrease, products \
-         and softmax",
+        "there are no bounds for {}; there are for affine maps, rectifiers, maxima, functions that never decrease, products, \
+         reciprocals and softmax",
         op.name()
     ))
 }

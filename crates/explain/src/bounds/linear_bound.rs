@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use monosplit_autodiff::linear::{Coefficients, transpose};
 use monosplit_autodiff::{Edge, Rules, rectifier};
-use monosplit_graph::op::{Binary, Linearity, Padding, Reduction};
+use monosplit_graph::op::{Binary, Linearity, Padding, Reduction, Unary};
 use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Result, Shape, Tensor};
 
 use super::MARGIN;
@@ -94,7 +94,7 @@ impl LinearBound {
     }
 
     /// Takes off what rounding may have added: a share of the magnitudes of all terms.
-    fn charge(&mut self, g: &mut Graph, slopes: Slopes, magnitude: NodeId) -> Result<()> {
+    fn subtract_rounding(&mut self, g: &mut Graph, slopes: Slopes, magnitude: NodeId) -> Result<()> {
         let size = match slopes.terms {
             Some(terms) => terms,
             None => g.magnitude(slopes.value)?,
@@ -137,7 +137,7 @@ impl LinearBound {
         let constant = g.times(falling, offset)?;
         self.add(g, constant)?;
         let size = self.known(g, Known::Magnitude(z))?;
-        self.charge(g, message, size)?;
+        self.subtract_rounding(g, message, size)?;
         Self::relaxed(g, message.value, &Relaxed { below, above: chord })
     }
 
@@ -175,7 +175,7 @@ impl LinearBound {
             self.add(g, constant)?;
             let sizes = (self.known(g, Known::Magnitude(a))?, self.known(g, Known::Magnitude(b))?);
             let size = g.plus(sizes.0, sizes.1)?;
-            self.charge(g, message, size)?;
+            self.subtract_rounding(g, message, size)?;
             // An operand that is a constant takes its share here.
             for (constant, relaxed) in [
                 (a, if is_maximum { (wins, share) } else { (rest, loses) }),
@@ -221,9 +221,9 @@ impl LinearBound {
                 let products = g.times(message.value, constant)?;
                 self.add(g, products)?;
             }
-            if !edge.node.op.is_selection() || message.terms.is_some() {
+            if !has_exact_transpose(&edge.node.op) || message.terms.is_some() {
                 let size = self.known(g, Known::Magnitude(edge.id))?;
-                self.charge(g, message, size)?;
+                self.subtract_rounding(g, message, size)?;
             }
         }
         let coefficients = Coefficients { operands: &edge.node.inputs, magnitude: false };
@@ -231,12 +231,12 @@ impl LinearBound {
     }
 
     /// A value of which only the ends are known enters as a constant.
-    fn held(&mut self, g: &mut Graph, id: NodeId, message: Slopes) -> Result<()> {
+    fn bounded_by_constants(&mut self, g: &mut Graph, id: NodeId, message: Slopes) -> Result<()> {
         let (lower, upper) = self.ends(g, id)?;
         let part = Self::relaxed(g, message.value, &Relaxed { below: lower, above: upper })?;
         self.add(g, part)?;
         let size = self.known(g, Known::Magnitude(id))?;
-        self.charge(g, message, size)
+        self.subtract_rounding(g, message, size)
     }
 }
 
@@ -260,12 +260,18 @@ impl Rules for LinearBound {
             self.affine(g, edge, message, is_first)?
         } else {
             if is_first {
-                self.held(g, edge.id, message)?;
+                self.bounded_by_constants(g, edge.id, message)?;
             }
             return Ok(None);
         };
         Ok(Some(Slopes { value, terms: None }))
     }
+}
+
+/// Whether the transpose only moves coefficients, and adds none of them up. Nor does the node add a constant.
+fn has_exact_transpose(op: &Op) -> bool {
+    let moves = matches!(op, Op::Reshape { .. } | Op::Transpose { .. } | Op::Slice { .. });
+    moves || matches!(op, Op::Identity | Op::Dropout { .. } | Op::Unary(Unary::Neg))
 }
 
 /// Whether a node is affine in what depends on the input, of which it reads `active` values.

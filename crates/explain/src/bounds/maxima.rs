@@ -15,7 +15,7 @@ pub(super) fn pairwise_maxima(network: &Graph) -> Result<Graph> {
         let inputs = rewrite.inputs(node);
         let g = &mut rewrite.target;
         let value = match &node.op {
-            Op::MaxPool(window) => Some(pooled(g, node, inputs[0], window)?),
+            Op::MaxPool(window) => pooled(g, node, inputs[0], window)?,
             Op::Reduce { reduction: Reduction::Max, axes, .. } => {
                 extreme(g, node, inputs[0], axes, Binary::Max)?
             }
@@ -52,18 +52,19 @@ fn limited(g: &mut Graph, x: NodeId, min: f64, max: f64) -> Result<NodeId> {
     Ok(value)
 }
 
-/// The maximum over a window, along one axis after the other. Padding repeats the element at the edge, which every window that
-/// reaches the padding covers.
-fn pooled(g: &mut Graph, node: &Node, x: NodeId, window: &Window) -> Result<NodeId> {
+/// The maximum over a window, along one axis after the other. Padding repeats the element at the edge, which changes no maximum
+/// where every window that reaches the padding covers that element; `None` where one does not.
+fn pooled(g: &mut Graph, node: &Node, x: NodeId, window: &Window) -> Result<Option<NodeId>> {
+    let shape = g.node(x).shape.clone();
+    let padding = (0..window.axes()).map(|axis| {
+        let (length, positions) = (shape.fixed_at(axis + 2)?, node.shape.fixed_at(axis + 2)?);
+        padding_with_edges(window, axis, length, positions)
+    });
+    let Some(padding) = padding.collect::<Option<Vec<_>>>() else { return Ok(None) };
     let mut value = x;
-    for axis in 0..window.axes() {
+    for (axis, (before, after)) in padding.into_iter().enumerate() {
         let along = axis + 2;
-        let length = g.node(value).shape.fixed_at(along).unwrap_or(0);
         let positions = node.shape.fixed_at(along).unwrap_or(1);
-        let span = window.span(axis).unwrap_or(1);
-        let before = window.pad[axis].0;
-        let read = positions.saturating_sub(1) * window.stride[axis] + span;
-        let after = read.saturating_sub(length + before);
         if (before, after) != (0, 0) {
             let mut pads = vec![(0, 0); node.shape.rank()];
             pads[along] = (before, after);
@@ -77,7 +78,24 @@ fn pooled(g: &mut Graph, node: &Node, x: NodeId, window: &Window) -> Result<Node
         let taps = taps.collect::<Result<Vec<_>>>()?;
         value = folded(g, taps, Binary::Max)?;
     }
-    Ok(value)
+    Ok(Some(value))
+}
+
+/// By how many elements an axis is padded for every window to lie within it; `None` if a window that reaches the padding misses the
+/// element at the edge.
+fn padding_with_edges(
+    window: &Window,
+    axis: usize,
+    length: usize,
+    positions: usize,
+) -> Option<(usize, usize)> {
+    let before = window.pad[axis].0;
+    let last = positions.checked_sub(1)?.checked_mul(window.stride[axis])?;
+    let after = last.checked_add(window.span(axis)?)?.saturating_sub(length + before);
+    let inside = (before, after) == (0, 0);
+    // Without gaps a window covers the edge that it reaches beyond, unless it lies in the padding altogether.
+    let gapless = window.dilation[axis] == 1 && before < window.kernel[axis] && last < length + before;
+    (inside || gapless).then_some((before, after))
 }
 
 /// The extreme over axes of fixed length; `None` if one runs over the samples.

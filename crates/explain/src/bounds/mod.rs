@@ -112,7 +112,7 @@ impl BoxBounds {
     /// Compiles the bounds of `network`, for its class scores and for the values called `named`.
     ///
     /// Fails for nodes without bounds, naming the first: there are bounds for affine maps, rectifiers, maxima, functions that never
-    /// decrease, products and softmax.
+    /// decrease, products, reciprocals and softmax.
     pub fn new(network: &Graph, named: &[&str], engine: &dyn Engine) -> Result<Self> {
         let rewritten = pairwise_maxima(network)?;
         let network = Rc::new(Network::new(&rewritten)?);
@@ -233,7 +233,9 @@ impl EnclosedBoxes<'_> {
         let weights = weights.collect::<Result<Vec<_>>>()?;
         let linear = self.least(index, &weights)?;
         let margins = linear.iter().zip(rivals);
-        Ok(margins.map(|(linear, &rival)| linear.value.max(scores[class].0 - scores[rival].1)).collect())
+        // The difference is rounded, at most by half a unit in the last place.
+        let apart = |rival: usize| (scores[class].0 - scores[rival].1).next_down();
+        Ok(margins.map(|(linear, &rival)| linear.value.max(apart(rival))).collect())
     }
 }
 
@@ -319,15 +321,15 @@ fn enclosing(network: &Network, named: &[&str], asked: &[Known]) -> Result<Enclo
         values.push(id);
     }
     for id in values {
-        let Interval { lower, upper } = enclosures.at(id);
+        let Interval { lower, upper } = enclosures.at(id)?;
         g.output("lower", lower);
         g.output("upper", upper);
     }
     let mut numbers = 0usize;
     for what in asked {
         let value: NodeId = match *what {
-            Known::Lower(id) => enclosures.at(id).lower,
-            Known::Upper(id) => enclosures.at(id).upper,
+            Known::Lower(id) => enclosures.at(id)?.lower,
+            Known::Upper(id) => enclosures.at(id)?.upper,
             Known::Magnitude(id) => enclosures.magnitude(&mut g, id)?,
         };
         let elements = g.node(value).shape.at(1).map_or(0, |dims| dims.iter().product());

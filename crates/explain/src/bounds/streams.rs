@@ -2,18 +2,16 @@
 //! greatest at the other.
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
-use monosplit_graph::{Graph, Result, Tensor};
+use monosplit_graph::{Error, Graph, Op, Result, Tensor};
 
-use super::InputBoxes;
+use super::{InputBoxes, MARGIN};
 use crate::pair::{Pair, materialise};
-
-/// What one node may lose to rounding, relative to its value: all terms of `g` and `h` have one sign. Twice `2²²·2⁻⁵³`.
-const ROUNDING: f64 = 1.0 / (1u64 << 30) as f64;
 
 /// The two networks of the split, compiled to be evaluated at corners.
 pub struct StreamBounds {
     both: Box<dyn Program>,
-    /// What all nodes together may lose to rounding.
+    /// What all nodes together may lose to rounding, relative to a score: all terms of `g` and `h` have one sign, so that a sum
+    /// loses at most [`MARGIN`] and hands on what its terms have lost.
     rounding: f64,
 }
 
@@ -29,14 +27,26 @@ pub struct StreamRanges {
 impl StreamBounds {
     /// Splits `network` and compiles both streams; an error names the first node that cannot be split.
     pub fn new(network: &Graph, engine: &dyn Engine) -> Result<Self> {
-        let Pair { both, rounding_dropped, .. } = materialise(network)?;
+        let Pair { both, rounding_dropped, products, .. } = materialise(network)?;
         if rounding_dropped > 0 {
-            return Err(monosplit_graph::Error::unsupported(
+            return Err(Error::unsupported(
                 "the streams leave out that the network rounds its activations, so that they do not bound its scores",
             ));
         }
+        // A product loses what both factors have lost, so that one of many doubles it every time.
+        if products {
+            return Err(Error::unsupported(
+                "the streams multiply activations, for which their rounding is not bounded",
+            ));
+        }
+        // Their shift is a difference of two numbers, whose rounding is relative to these and not to the shift.
+        if network.nodes().any(|(_, node)| matches!(node.op, Op::BatchNorm { .. })) {
+            return Err(Error::unsupported(
+                "the streams of batch norms that are not folded have a rounding that is not bounded",
+            ));
+        }
         let both_at = CompileOptions::default().precision(Precision::F64);
-        let rounding = ((1.0 + ROUNDING).powi(i32::try_from(both.len()).unwrap_or(i32::MAX)) - 1.0).min(1.0);
+        let rounding = (1.0 + MARGIN).powi(i32::try_from(both.len()).unwrap_or(i32::MAX)) - 1.0;
         Ok(StreamBounds { both: engine.compile_with(&both, &both_at)?, rounding })
     }
 
@@ -69,7 +79,7 @@ impl StreamRanges {
         let least = self.g[class].0 + self.h[rival].0;
         let most = self.g[rival].1 + self.h[class].1;
         let margin = least - most;
-        let rounding = f64::EPSILON * (least.abs() + most.abs());
+        let rounding = 2.0 * f64::EPSILON * (least.abs() + most.abs());
         if margin.is_nan() { f64::NEG_INFINITY } else { margin - rounding }
     }
 }

@@ -4,8 +4,8 @@
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_explain::{BoxBounds, InputBoxes, StreamBounds};
 use monosplit_graph::onnx::{self, ImportOptions};
-use monosplit_graph::op::{Binary, Divisor, Reduction, Unary, Window};
-use monosplit_graph::{Graph, Kind, NodeId, Noise, Op, Shape, Tensor};
+use monosplit_graph::op::{Binary, Divisor, Padding, Reduction, Unary, Window};
+use monosplit_graph::{Graph, Kind, Label, NodeId, Noise, Op, Shape, Tensor};
 use monosplit_testing::vectors;
 
 fn engine() -> Cpu {
@@ -146,6 +146,13 @@ fn relu() -> Op {
     Op::Unary(Unary::Relu)
 }
 
+fn dilated_pool(kernel: [usize; 2], dilation: usize, pad: [usize; 2]) -> Op {
+    let mut window = Window::new(kernel);
+    window.dilation = vec![dilation; 2];
+    window.pad = pad.map(|pad| (pad, pad)).to_vec();
+    Op::MaxPool(window)
+}
+
 #[test]
 fn bounds_hold_on_every_kind_of_node() {
     let pool = |kernel: usize, stride: usize, pad: usize, ceil: bool| {
@@ -158,6 +165,40 @@ fn bounds_hold_on_every_kind_of_node() {
         ("leaky", Small::new().conv(4).then(Op::Unary(Unary::LeakyRelu { slope: 0.2 })).scores()),
         ("overlapping pool", Small::new().conv(3).then(relu()).then(pool(3, 2, 1, false)).conv(2).scores()),
         ("pool rounded up", Small::new().conv(3).then(pool(2, 2, 0, true)).then(relu()).scores()),
+        ("stride beyond the window", Small::new().conv(3).then(pool(2, 3, 1, true)).then(relu()).scores()),
+        (
+            "dilated pool",
+            Small::new().conv(3).then(dilated_pool([3, 3], 2, [2, 2])).then(relu()).conv(2).scores(),
+        ),
+        ("dilated pool inside", Small::new().conv(3).then(dilated_pool([2, 2], 3, [0, 0])).scores()),
+        (
+            "prelu",
+            Small::new()
+                .conv(3)
+                .with(|g, x| {
+                    let slopes = Tensor::new([3, 1, 1], vec![0.1f32, 0.5, 0.9]).unwrap();
+                    let slopes = g.constant(slopes);
+                    g.binary(Binary::PRelu, x, slopes).unwrap()
+                })
+                .conv(2)
+                .scores(),
+        ),
+        (
+            "one sum, repeated",
+            Small::new()
+                .conv(2)
+                .with(|g, x| {
+                    let sum = Op::Reduce { reduction: Reduction::Sum, axes: vec![2, 3], keep: true };
+                    let sum = g.add(sum, &[x]).unwrap();
+                    let all = Op::Expand { shape: Shape::batched(&[2, 4, 4]) };
+                    let all = g.add(all, &[sum]).unwrap();
+                    let pads = vec![(0, 0), (0, 0), (2, 1), (0, 3)];
+                    let all = g.add(Op::Pad { padding: Padding::Edge, pads: pads.clone() }, &[all]).unwrap();
+                    g.add(Op::Pad { padding: Padding::Constant(0.7), pads }, &[all]).unwrap()
+                })
+                .then(relu())
+                .scores(),
+        ),
         ("limits", Small::new().conv(3).then(Op::Unary(Unary::Clip { min: -0.5, max: 0.75 })).scores()),
         (
             "one limit",
@@ -331,6 +372,81 @@ fn a_monotone_network_is_bounded_by_two_evaluations() {
     for ((range, least), most) in ranges.iter().zip(at(boxes.lower())).zip(at(boxes.upper())) {
         assert!((range.0 - least).abs() < 1e-7 && (range.1 - most).abs() < 1e-7, "{range:?} {least} {most}");
     }
+}
+
+/// The pool of `5, 1, 1` whose window of two skips an element and reaches one beyond both ends is `1, 5, 1`.
+#[test]
+fn a_dilated_pool_does_not_see_the_edge_that_it_steps_over() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", Shape::batched(&[1, 1, 3]), Kind::Float);
+    let pooled = graph.add(dilated_pool([1, 2], 2, [0, 1]), &[x]).unwrap();
+    let scores = graph.reshaped(pooled, Shape::batched(&[3])).unwrap();
+    graph.output("scores", scores);
+    let image = Tensor::new([1, 1, 1, 3], vec![5.0f64, 1.0, 1.0]).unwrap();
+    let bounds = BoxBounds::new(&graph, &[], &engine()).unwrap();
+    let enclosed = bounds.enclose(around(&image, 0.25)).unwrap();
+    for ((least, most), pooled) in enclosed.scores(0).unwrap().into_iter().zip([1.0, 5.0, 1.0]) {
+        assert!((least - (pooled - 0.25)).abs() < 1e-6 && (most - (pooled + 0.25)).abs() < 1e-6);
+    }
+    // The second is above the first by 4, and at least by 3.5 where both change.
+    let margin = enclosed.margins(0, 1, &[0, 2]).unwrap();
+    assert!(margin.iter().all(|margin| (margin - 3.5).abs() < 1e-6), "{margin:?}");
+}
+
+/// What is not a number does not become one at a rectifier: `1/x` has no bound where `x` may be zero.
+#[test]
+fn what_is_unbounded_stays_so() {
+    let mut graph = Graph::new();
+    let x = graph.input("x", Shape::batched(&[2]), Kind::Float);
+    let inverse = graph.unary(Unary::Reciprocal, x).unwrap();
+    let weights = graph.constant(Tensor::new([2, 2], vec![1.0f32, -1.0, 0.5, 2.0]).unwrap());
+    let sum = graph.add(Op::MatMul { trans_a: false, trans_b: false }, &[inverse, weights]).unwrap();
+    let scores = graph.rectified(sum).unwrap();
+    graph.output("scores", scores);
+    let boxes = around(&Tensor::new([1, 2], vec![0.1f64, 3.0]).unwrap(), 0.5);
+    let enclosed = BoxBounds::new(&graph, &[], &engine()).unwrap();
+    let enclosed = enclosed.enclose(boxes.clone()).unwrap();
+    assert!(enclosed.scores(0).unwrap().iter().all(|&(_, most)| most == f64::INFINITY));
+    assert!(enclosed.margins(0, 0, &[1]).unwrap().iter().all(|&margin| margin == f64::NEG_INFINITY));
+}
+
+#[test]
+fn streams_whose_rounding_is_not_bounded_are_refused() {
+    let squared = Small::new().conv(2).with(|g, x| g.times(x, x).unwrap()).scores();
+    let reason = StreamBounds::new(&squared, &engine()).err().unwrap().to_string();
+    assert!(reason.contains("multiply activations"), "{reason}");
+    let normed = Small::new()
+        .conv(2)
+        .with(|g, x| {
+            let vector = |g: &mut Graph, values: [f32; 2]| g.constant(Tensor::vector(values.to_vec()));
+            let (scale, shift) = (vector(g, [1.5, -0.5]), vector(g, [0.1, 0.2]));
+            let (mean, variance) = (vector(g, [0.3, -0.4]), vector(g, [1.0, 2.0]));
+            g.add(Op::BatchNorm { epsilon: 1e-5 }, &[x, scale, shift, mean, variance]).unwrap()
+        })
+        .then(relu())
+        .scores();
+    let reason = StreamBounds::new(&normed, &engine()).err().unwrap().to_string();
+    assert!(reason.contains("batch norms"), "{reason}");
+    hold("batch norm", &normed, &noise(&[1, 2, 7, 7], 5, 1.0), 0.1, 300);
+}
+
+/// A value that the scores do not depend on has no interval, and the elements that another value points at none either.
+#[test]
+fn values_that_are_not_enclosed_are_refused() {
+    let mut graph = Small::new().conv(2).scores();
+    let x = graph.inputs()[0];
+    let aside = graph.add_named(Label::named("aside"), relu(), &[x]).unwrap();
+    graph.output("aside", aside);
+    let error = BoxBounds::new(&graph, &["aside"], &engine()).err().unwrap().to_string();
+    assert!(error.contains("no bounds"), "{error}");
+
+    let mut pointing = Small::new().conv(2);
+    let (first, g) = (pointing.value, &mut pointing.graph);
+    let x = g.inputs()[0];
+    let winners = g.add(Op::WinnerGather(Window::new([2, 2])), &[x, first]).unwrap();
+    pointing.value = winners;
+    let error = BoxBounds::new(&pointing.scores(), &[], &engine()).err().unwrap().to_string();
+    assert!(error.contains("WinnerGather"), "{error}");
 }
 
 #[test]

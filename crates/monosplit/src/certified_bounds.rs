@@ -5,10 +5,13 @@ use std::ops::Range;
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_explain::{BoxBounds, EnclosedBoxes, InputBoxes, StreamBounds, StreamRanges, class_scores};
-use monosplit_graph::{Error, Noise, Result, Tensor};
+use monosplit_graph::op::Binary;
+use monosplit_graph::{Error, Graph, Node, NodeId, Noise, Op, Result, Tensor};
 
 use crate::model::{ChannelOrder, Model};
 
+/// The metadata key of the names of `g` and `h`, that of `monosplit_train::STREAMS`.
+const STREAMS: &str = "monosplit.streams";
 /// How many margins are bounded at once before it is asked whether the class can still be certified.
 const RIVALS_AT_ONCE: usize = 16;
 /// The most classes of which all margins get a linear bound, whether they need one or not.
@@ -17,6 +20,9 @@ const MOST_BOUNDED: usize = 64;
 const SAMPLES_AT_ONCE: usize = 64;
 /// How often the interval that holds the largest certified change is halved.
 const HALVINGS: usize = 10;
+
+/// The smallest change for which [`CertifiedBounds::radius`] tries to certify a class.
+pub const LEAST_CHANGE: f64 = 1e-6;
 
 /// How far the elements of an input may change.
 #[derive(Clone, Debug, PartialEq)]
@@ -125,8 +131,8 @@ impl Model {
             return Err(self.unfit(message.to_owned()));
         }
         let graph = class_scores(self.graph())?;
-        let ends = self.trained_streams();
-        let named: Vec<&str> = ends.iter().flatten().map(String::as_str).collect();
+        let ends = self.metadata(STREAMS).and_then(|names| difference(&graph, names));
+        let named: Vec<&str> = ends.iter().flatten().copied().collect();
         let streams = match &ends {
             Some(_) => Streams::Trained,
             None => StreamBounds::new(&graph, engine).map_or_else(Streams::None, Streams::Split),
@@ -140,21 +146,22 @@ impl Model {
             order,
         })
     }
+}
 
-    /// The names of the values that hold `g` and `h`, of a network that was trained as their difference.
-    fn trained_streams(&self) -> Option<[String; 2]> {
-        #[cfg(feature = "train")]
-        if let Some(names) = self.metadata(monosplit_train::STREAMS) {
-            let ends: Vec<String> = names.split(' ').map(str::to_owned).collect();
-            let held = |name: &String| {
-                self.graph().nodes().any(|(_, node)| {
-                    node.label.tensor == *name || node.label.aliases.iter().any(|alias| alias == name)
-                })
-            };
-            return <[String; 2]>::try_from(ends).ok().filter(|ends| ends.iter().all(held));
-        }
-        None
-    }
+/// The names of `g` and `h`, separated by a blank, if the scores are their difference. A file may say what is not so.
+fn difference<'n>(graph: &Graph, names: &'n str) -> Option<[&'n str; 2]> {
+    let (first, second) = names.split_once(' ')?;
+    let scores = graph.node(graph.outputs().first()?.node);
+    let (Op::Binary(Binary::Sub), [g, h]) = (&scores.op, &scores.inputs[..]) else { return None };
+    // The name of several values says nothing of one.
+    let is_named = |id: NodeId, name: &str| {
+        let named = |node: &Node| node.label.tensor == name || node.label.aliases.iter().any(|a| a == name);
+        let node = graph.node(id);
+        named(node)
+            && node.shape == scores.shape
+            && graph.nodes().filter(|(_, node)| named(node)).count() == 1
+    };
+    (is_named(*g, first) && is_named(*h, second)).then_some([first, second])
 }
 
 impl CertifiedBounds {
@@ -197,7 +204,7 @@ impl CertifiedBounds {
         let (margins, certified, slopes) =
             self.margins(&enclosed, 0, (&scores, class, all), streams.as_ref())?;
         let least_at_input = margins.first().map_or(f64::INFINITY, |margin| margin.at_input);
-        let found = self.tempted(enclosed.boxes(), class, &slopes)?.min(least_at_input);
+        let found = self.least_margin_at_corners(enclosed.boxes(), class, &slopes)?.min(least_at_input);
         let score_ranges = enclosed.scores(0)?;
         Ok(Certificate { class, scores, score_ranges, streams, margins, certified, found })
     }
@@ -237,8 +244,8 @@ impl CertifiedBounds {
             for index in 0..several.len() {
                 let (margins, certified, _) =
                     self.margins(&enclosed, index, (&scores, class, false), None)?;
-                let decided = margins.iter().filter(|margin| certified || margin.linear.is_some());
-                found.margins.push(decided.map(MarginBound::best).fold(f64::INFINITY, f64::min));
+                // Without all linear bounds it is a lower bound as well, but not the best.
+                found.margins.push(margins.iter().map(MarginBound::best).fold(f64::INFINITY, f64::min));
                 found.certified.push(certified);
                 progress(first + index + 1, count);
             }
@@ -246,8 +253,8 @@ impl CertifiedBounds {
         Ok(found)
     }
 
-    /// The largest change, found by halving, for which the class is certified; 0 if there is none. It is below the change at which the
-    /// class flips.
+    /// The largest change, found by halving, for which the class is certified; 0 if it is not for [`LEAST_CHANGE`]. It is below the
+    /// change at which the class flips.
     pub fn radius(&self, sample: &Tensor, near: &Neighbourhood, class: Option<usize>) -> Result<f64> {
         let scores = self.scores(sample)?.into_iter().next().unwrap_or_default();
         let class = self.class(&scores, class)?;
@@ -256,7 +263,7 @@ impl CertifiedBounds {
             let enclosed = self.bounds.enclose(self.boxes(sample, &near, &[None])?)?;
             Ok(self.margins(&enclosed, 0, (&scores, class, false), None)?.1)
         };
-        let (mut good, mut bad) = (0.0, 1e-6);
+        let (mut good, mut bad) = (0.0, LEAST_CHANGE);
         while holds(bad)? {
             good = bad;
             bad *= 4.0;
@@ -278,7 +285,7 @@ impl CertifiedBounds {
     }
 
     /// Tries `count` inputs of the box, half of them corners, and holds their scores and margins against the certificate.
-    pub fn tried(
+    pub fn check_samples(
         &self,
         sample: &Tensor,
         near: &Neighbourhood,
@@ -319,7 +326,7 @@ impl CertifiedBounds {
     }
 
     /// The margins over one box, the least at the input first. Linear bounds are computed of `all`, or where no other bound suffices
-    /// and until one does not either; the slopes of all of them are returned.
+    /// and until one does not either; the slopes of the first of them are returned.
     fn margins(
         &self,
         enclosed: &EnclosedBoxes<'_>,
@@ -333,7 +340,8 @@ impl CertifiedBounds {
         let bound = |&rival: &usize| MarginBound {
             rival,
             at_input: scores[class] - scores[rival],
-            intervals: ranges[class].0 - ranges[rival].1,
+            // The difference is rounded, at most by half a unit in the last place.
+            intervals: (ranges[class].0 - ranges[rival].1).next_down(),
             streams: streams.map(|streams| streams.margin(class, rival)),
             linear: None,
         };
@@ -354,7 +362,9 @@ impl CertifiedBounds {
             let linear = enclosed.least(index, &weights)?;
             for (&at, bound) in several.iter().zip(linear) {
                 margins[at].linear = Some(bound.value);
-                slopes.push(bound.slopes);
+                if slopes.len() < SAMPLES_AT_ONCE {
+                    slopes.push(bound.slopes);
+                }
             }
             if !all && several.iter().any(|&at| margins[at].best() <= 0.0) {
                 break;
@@ -365,7 +375,7 @@ impl CertifiedBounds {
     }
 
     /// The least margin at the corners to which linear bounds point.
-    fn tempted(&self, boxes: &InputBoxes, class: usize, slopes: &[Vec<f64>]) -> Result<f64> {
+    fn least_margin_at_corners(&self, boxes: &InputBoxes, class: usize, slopes: &[Vec<f64>]) -> Result<f64> {
         if slopes.is_empty() {
             return Ok(f64::INFINITY);
         }
@@ -409,22 +419,27 @@ impl CertifiedBounds {
             return Err(Error::shape(format!("expected one sample, found the shape {:?}", sample.shape())));
         }
         let values = sample.to_f64();
-        let places = Places { order: self.order };
+        let layout = ElementLayout { order: self.order };
         let count = values.len();
         let (mut lower, mut upper) = (Vec::new(), Vec::new());
         for patch in patches {
             for (at, &value) in values.iter().enumerate().take(count) {
-                let within = patch.as_ref().is_none_or(|patch| places.holds(patch, at));
-                let (least, most) = match (within, ranges, places.channel(at)) {
+                let within = patch.as_ref().is_none_or(|patch| layout.holds(patch, at));
+                let (least, most) = match (within, ranges, layout.channel(at)) {
                     (false, _, _) => (value, value),
-                    (true, Some(ranges), Some(channel)) => {
-                        let (first, last) = ranges.get(channel).copied().unwrap_or((0.0, 1.0));
+                    (true, Some(ranges), channel) => {
+                        let range = channel.and_then(|channel| ranges.get(channel));
+                        let &(first, last) = range.ok_or_else(|| {
+                            Error::argument(
+                                "the range of a channel is not known, of which the largest change is a share",
+                            )
+                        })?;
                         let (first, last) = (f64::from(first), f64::from(last));
                         let by = epsilon * (last - first);
                         // A value beyond the range stays what it is.
                         ((value - by).max(first).min(value), (value + by).min(last).max(value))
                     }
-                    (true, _, _) => (value - epsilon, value + epsilon),
+                    (true, None, _) => (value - epsilon, value + epsilon),
                 };
                 lower.push(least);
                 upper.push(most);
@@ -440,11 +455,11 @@ impl CertifiedBounds {
 type Patch = (Range<usize>, Range<usize>);
 
 /// Where the elements of a picture lie.
-struct Places {
+struct ElementLayout {
     order: Option<(ChannelOrder, [usize; 3])>,
 }
 
-impl Places {
+impl ElementLayout {
     /// Channel, row and column of an element.
     fn of(&self, at: usize) -> Option<[usize; 3]> {
         let (order, [channels, height, width]) = self.order?;

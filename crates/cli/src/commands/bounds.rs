@@ -9,8 +9,8 @@ use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render::{Caption, OverlayOptions, ScalarField};
 use monosplit::{
-    Certificate, CertifiedBounds, InputFile, Labels, MarginBound, Model, Neighbourhood, PatchCertificates,
-    Sample, SampledInputs,
+    Certificate, CertifiedBounds, InputFile, LEAST_CHANGE, Labels, MarginBound, Model, Neighbourhood,
+    PatchCertificates, Sample, SampledInputs,
 };
 use serde::Serialize;
 
@@ -140,7 +140,7 @@ impl Bounds {
             return Ok(ExitStatus::SUCCESS);
         }
         let mut certificate = opened.bounds.certify(sample, &near, opened.class)?;
-        let tried = opened.bounds.tried(sample, &near, &certificate, self.samples as usize)?;
+        let tried = opened.bounds.check_samples(sample, &near, &certificate, self.samples as usize)?;
         certificate.found = certificate.found.min(tried.least_margin);
         let bar = Bar::counting("patches");
         let patches = self.patch.map(|side| {
@@ -218,6 +218,20 @@ fn number(value: f64) -> String {
     }
 }
 
+/// The same, and never above the value: what is said to be certified must be.
+fn number_below(value: f64) -> String {
+    let shown = number(value);
+    if shown.parse::<f64>().is_ok_and(|shown| shown <= value) {
+        return shown;
+    }
+    // One in the last of the digits that are shown.
+    let unit = match value.abs() {
+        size if size != 0.0 && !(1e-3..1e5).contains(&size) => 10f64.powf(size.log10().floor() - 3.0),
+        _ => 1e-4,
+    };
+    number(value - 0.6 * unit)
+}
+
 fn print(opened: &Opened, found: &Found, out: &mut dyn Write) -> Result<(), Failure> {
     let Certificate { class, scores, score_ranges, streams, margins, certified, .. } = &found.certificate;
     let name = |class: usize| opened.labels.name(class);
@@ -288,7 +302,7 @@ fn print_patches(patches: &PatchCertificates, out: &mut dyn Write) -> Result<(),
         writeln!(out, "  {line}")?;
     }
     let least = margins.iter().copied().fold(f64::INFINITY, f64::min);
-    writeln!(out, "least margin with one patch changed: at least {}", number(least))?;
+    writeln!(out, "least margin with one patch changed: at least {}", number_below(least))?;
     Ok(())
 }
 
@@ -304,10 +318,17 @@ fn print_radius(
         true => writeln!(
             out,
             "{name}: certified for every change of at most {}{unit}{}",
-            number(radius),
-            if opened.ranges.is_some() { format!(", {:.3}/255", 255.0 * radius) } else { String::new() }
+            number_below(radius),
+            if opened.ranges.is_some() {
+                format!(", {}/255", number_below(255.0 * radius))
+            } else {
+                String::new()
+            }
         )?,
-        false => writeln!(out, "{name}: not certified for any change")?,
+        false => writeln!(
+            out,
+            "{name}: not certified for a change of {LEAST_CHANGE:e}{unit}, and none below that is tried"
+        )?,
     }
     Ok(())
 }
@@ -435,6 +456,24 @@ impl BoundsOutput {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_certified_is_rounded_down() {
+        for (value, shown) in [
+            (0.01239, "0.0123"),
+            (0.5, "0.5000"),
+            (-0.00119, "-0.0012"),
+            (-7.41004, "-7.4101"),
+            (3.9999e-5, "3.999e-5"),
+            (0.00099996, "9.999e-4"),
+            (-1.23456e9, "-1.235e9"),
+            (9.99999e9, "9.999e9"),
+            (0.0, "0.0000"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            assert_eq!(number_below(value), shown);
+        }
+    }
 
     #[test]
     fn changes_are_numbers_or_fractions() {

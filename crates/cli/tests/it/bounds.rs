@@ -55,6 +55,15 @@ fn patches_and_the_largest_change_are_certified() {
         said.contains("\"certified\": true")
     };
     assert!(certified(radius) && !certified(1.01 * radius));
+
+    // What is printed is not above it.
+    let said = succeeds(["bounds", &network, &picture, "--radius"]).out;
+    let printed = said.split("at most ").nth(1).unwrap().split(' ').next().unwrap();
+    let printed: f64 = printed.parse().unwrap();
+    assert!(printed <= radius && radius - printed < 1e-4, "{said}");
+    // A class that is not the highest has no margin to begin with.
+    let said = succeeds(["bounds", &network, &picture, "--radius", "--class", "5"]).out;
+    assert!(said.contains("not certified for a change of 1e-6"), "{said}");
 }
 
 #[test]

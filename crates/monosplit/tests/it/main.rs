@@ -1,5 +1,6 @@
 //! Tests of the library through its public interface, in one binary because each binary links all crates.
 
+mod certified_bounds;
 mod chosen_output;
 mod default_layers;
 mod inputs;

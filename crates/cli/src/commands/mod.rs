@@ -1,6 +1,7 @@
 //! The command line: options become calls of the library. One command to a file.
 
 mod bounds;
+mod bounds_output;
 mod by_layer;
 mod cancelled_channels;
 mod class;

@@ -1,7 +1,7 @@
 //! Certificates: what a network's scores can be at most and at least while an input changes by no more than a given amount, and
 //! whether any such change can flip the class.
 
-use std::ops::Range;
+mod boxes;
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_explain::{BoxBounds, EnclosedBoxes, InputBoxes, StreamBounds, StreamRanges, class_scores};
@@ -9,6 +9,8 @@ use monosplit_graph::op::Binary;
 use monosplit_graph::{Error, Graph, Node, NodeId, Noise, Op, Result, Tensor};
 
 use crate::model::{ChannelOrder, Model};
+
+use boxes::Patch;
 
 /// The metadata key of the names of `g` and `h`, that of `monosplit_train::STREAMS`.
 const STREAMS: &str = "monosplit.streams";
@@ -405,76 +407,5 @@ impl CertifiedBounds {
             ));
         }
         Ok(class)
-    }
-
-    /// The boxes around a sample in which a patch changes, or everything.
-    fn boxes(&self, sample: &Tensor, near: &Neighbourhood, patches: &[Option<Patch>]) -> Result<InputBoxes> {
-        let Neighbourhood { epsilon, ranges } = near;
-        if !(*epsilon >= 0.0 && epsilon.is_finite()) {
-            return Err(Error::argument(format!(
-                "the largest change is {epsilon}, expected a number from 0"
-            )));
-        }
-        if sample.shape().first() != Some(&1) {
-            return Err(Error::shape(format!("expected one sample, found the shape {:?}", sample.shape())));
-        }
-        let values = sample.to_f64();
-        let layout = ElementLayout { order: self.order };
-        let count = values.len();
-        let (mut lower, mut upper) = (Vec::new(), Vec::new());
-        for patch in patches {
-            for (at, &value) in values.iter().enumerate().take(count) {
-                let within = patch.as_ref().is_none_or(|patch| layout.holds(patch, at));
-                let (least, most) = match (within, ranges, layout.channel(at)) {
-                    (false, _, _) => (value, value),
-                    (true, Some(ranges), channel) => {
-                        let range = channel.and_then(|channel| ranges.get(channel));
-                        let &(first, last) = range.ok_or_else(|| {
-                            Error::argument(
-                                "the range of a channel is not known, of which the largest change is a share",
-                            )
-                        })?;
-                        let (first, last) = (f64::from(first), f64::from(last));
-                        let by = epsilon * (last - first);
-                        // A value beyond the range stays what it is.
-                        ((value - by).max(first).min(value), (value + by).min(last).max(value))
-                    }
-                    (true, None, _) => (value - epsilon, value + epsilon),
-                };
-                lower.push(least);
-                upper.push(most);
-            }
-        }
-        let mut shape = sample.shape().to_vec();
-        shape[0] = patches.len();
-        InputBoxes::new(Tensor::new(shape.clone(), lower)?, Tensor::new(shape, upper)?)
-    }
-}
-
-/// Rows and columns of pixels.
-type Patch = (Range<usize>, Range<usize>);
-
-/// Where the elements of a picture lie.
-struct ElementLayout {
-    order: Option<(ChannelOrder, [usize; 3])>,
-}
-
-impl ElementLayout {
-    /// Channel, row and column of an element.
-    fn of(&self, at: usize) -> Option<[usize; 3]> {
-        let (order, [channels, height, width]) = self.order?;
-        let place = match order {
-            ChannelOrder::ChannelsFirst => [at / (height * width), at / width % height, at % width],
-            ChannelOrder::ChannelsLast => [at % channels, at / (channels * width), at / channels % width],
-        };
-        Some(place)
-    }
-
-    fn channel(&self, at: usize) -> Option<usize> {
-        self.of(at).map(|[channel, ..]| channel)
-    }
-
-    fn holds(&self, (rows, columns): &Patch, at: usize) -> bool {
-        self.of(at).is_some_and(|[_, row, column]| rows.contains(&row) && columns.contains(&column))
     }
 }

@@ -246,7 +246,9 @@ def test_other_threads_run_meanwhile(model, photograph):
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_control_c_ends_long_work_within_a_second(tmp_path):
     program = (
-        "import monosplit as ms, sys\n"
+        "import monosplit as ms, signal\n"
+        "# What a shell starts in the background ignores interrupts.\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "model = ms.load(ms.assets.network())\n"
         "rise = model.explainer('rise', samples=10**5)\n"
         "print('begun', flush=True)\n"

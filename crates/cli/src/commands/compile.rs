@@ -318,7 +318,17 @@ impl Compile {
     /// The methods that were named, and the layers of those that were named with one.
     fn choices(&self) -> Result<Vec<MethodAtLayer>> {
         match &self.methods {
-            Some(list) => catalogue::words(list)?.iter().map(|word| MethodAtLayer::parse(word)).collect(),
+            Some(list) => {
+                let beside: Vec<String> = self.method.options()?.into_iter().map(|(key, _)| key).collect();
+                if !beside.is_empty() {
+                    return Err(Error::argument(format!(
+                        "with --methods the options of a method stand behind its name (--methods splitcam:alpha=0.3); leave \
+                         out what was given beside it: {}",
+                        beside.join(", ")
+                    )));
+                }
+                catalogue::words(list)?.iter().map(|word| MethodAtLayer::parse(word)).collect()
+            }
             None => Ok(vec![MethodAtLayer { choice: self.method.choice()?, layer: None }]),
         }
     }

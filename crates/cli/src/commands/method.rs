@@ -214,7 +214,7 @@ impl MethodArgs {
     }
 
     /// The options that were given beside the method, by name.
-    fn options(&self) -> Result<Vec<(String, String)>> {
+    pub(crate) fn options(&self) -> Result<Vec<(String, String)>> {
         let flags = [
             ("stream", &self.stream),
             ("part", &self.part),

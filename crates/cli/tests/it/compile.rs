@@ -762,7 +762,8 @@ fn what_is_refused_leaves_no_file() {
         };
         refuses(words, &[obstacle, "cannot be written as one graph"]);
     }
-    let refused: [(&[&str], &str); 16] = [
+    let refused: [(&[&str], &str); 17] = [
+        (&["--methods", "splitcam,gradcam", "--alpha", "0.3"], "splitcam:alpha=0.3"),
         (&["--precision", "tf32"], "f32 or f64"),
         (&["--precision", "f16"], "--fp16"),
         (&["--opset", "-1"], "-1"),

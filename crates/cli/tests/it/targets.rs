@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::evaluate::Bench;
-use crate::program::{chelsea, refuses, succeeds};
+use crate::program::{chelsea, monosplit, refuses, succeeds};
 use crate::reference::{array, relative_error};
 use monosplit::Tensor;
 use monosplit::graph::op::{Reduction, Unary};
@@ -151,6 +151,35 @@ fn a_region_is_one_of_logits_unless_probabilities_are_asked_for() {
     let of = |network: &str, more: &[&str]| map(&folder, &[&[network, &x][..], &region, more].concat());
     assert_eq!(of(&ended, &[]), of(&bare, &[]));
     assert_ne!(of(&ended, &["--output", "probability"]), of(&bare, &[]));
+}
+
+/// A class that is found nowhere has a score of the size of the others, beside which their differences are seen.
+#[test]
+fn a_class_that_is_found_nowhere_hides_no_difference() {
+    let folder = ScratchFolder::new();
+    let network = |name: &str, factor: f64| {
+        let mut graph = Graph::new();
+        let x = graph.input("x", Shape::batched(&[3, 2, 2]), Kind::Float);
+        let maps = graph.scaled(factor, x).unwrap();
+        graph.output("maps", maps);
+        let path = folder.path(name);
+        std::fs::write(&path, onnx::write(&graph, &onnx::ExportOptions::default()).unwrap()).unwrap();
+        path.display().to_string()
+    };
+    let (first, second) = (network("first.onnx", 1.0), network("second.onnx", 1.25));
+    // The first class has three places, the second one, the third none.
+    let x = [1f32, 2.0, 3.0, -5.0, 0.0, 0.0, 0.0, -4.0, -9.0, -9.0, -9.0, -9.0];
+    let x = saved(&folder, "x.npy", &Tensor::new([1, 3, 2, 2], x.to_vec()).unwrap());
+    let words = ["diff", &first, &second, &x, "--target", "region:auto", "--method", "gradient"];
+    let outcome = monosplit(words.into_iter().chain(["--json", "--fail-above", "score=0.01"]));
+    assert_eq!(outcome.code, 1, "{}", outcome.errors);
+    let region = ["--target", "region:auto", "--method", "gradient", "-o"];
+    let compiled = folder.path("compiled.onnx").display().to_string();
+    succeeds(["compile", &first].into_iter().chain(region).chain([&*compiled]));
+    let scores = folder.path("scores.npy").display().to_string();
+    succeeds(["run", &compiled, &x, "--output", "logits", "--raw", &scores, "--quiet"]);
+    let found = array(Path::new(&scores)).to_f64().into_vec();
+    assert_eq!(found, [6.0, -4.0, -5.0]);
 }
 
 #[test]

@@ -14,8 +14,6 @@ use super::{
 
 /// Squares below this count as this: it keeps the slope of a root at zero finite, and is lost beside any other number.
 const SMALLEST_SQUARE: f64 = 1e-30;
-/// What is added to the score of a class that is found nowhere.
-const NOWHERE: f64 = -1e9;
 /// The name of the score in graphs.
 const SCORE: &str = "target";
 
@@ -168,7 +166,7 @@ impl Head {
         self.is_largest(others)
     }
 
-    /// Truth values as weights that perturbations of the sample do not change.
+    /// Truth values or whole numbers as weights that perturbations of the sample do not change.
     fn held(&mut self, chosen: NodeId, what: &str) -> Result<NodeId> {
         let label = Label::named(held::name(what));
         self.graph.add_named(label, Op::Cast { to: Kind::Float }, &[chosen])
@@ -259,12 +257,16 @@ impl Head {
         }
     }
 
-    /// Sums over regions, far below all others where a region is empty: a sum of nothing would be the largest of negative ones.
+    /// Sums over regions, below all others where a region is empty: a sum of nothing would be the largest of negative ones. How
+    /// far below is a whole number, through which no gradient goes.
     fn without_empty(&mut self, sums: NodeId, weights: NodeId, axes: &[usize]) -> Result<NodeId> {
         let places = self.graph.reduced(Reduction::Sum, weights, axes, false)?;
         let found = self.graph.more_than(places, 0.0)?;
-        let (nothing, nowhere) = (self.graph.number(0.0), self.graph.number(NOWHERE));
-        let added = self.graph.select(found, nothing, nowhere)?;
+        let least = self.graph.reduced(Reduction::Min, sums, &[1], true)?;
+        let below = self.graph.offset(-1.0, least)?;
+        let below = self.graph.add(Op::Cast { to: Kind::Int }, &[below])?;
+        let (nothing, below) = (self.graph.number(0.0), self.held(below, "nowhere")?);
+        let added = self.graph.select(found, nothing, below)?;
         self.graph.plus(sums, added)
     }
 

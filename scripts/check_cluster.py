@@ -41,7 +41,7 @@ cluster.shutdown()
 VICTIMS = ["worker", "driver", "node", "writer", "head"]
 """Who is killed, in turns."""
 
-PATIENCE = 90
+TIMEOUT = 90
 """Seconds for a driver to notice that its cluster is gone; then it is ended."""
 
 
@@ -157,7 +157,7 @@ def main():
                     # What is left of a driver without its cluster gets a while to end by itself.
                     if driver is not None:
                         try:
-                            driver.wait(timeout=PATIENCE)
+                            driver.wait(timeout=TIMEOUT)
                         except subprocess.TimeoutExpired:
                             print("the driver did not end by itself", flush=True)
                             driver.kill()

@@ -37,7 +37,7 @@ const root = resolve(options.folder);
 const packages = resolve(options.packages, "node_modules");
 const { chromium } = createRequire(join(packages, "x.js"))("playwright-core");
 /** How long anything may take on a busy machine, in milliseconds. */
-const PATIENCE = 90_000;
+const TIMEOUT = 90_000;
 const scratch = mkdtempSync(join(tmpdir(), "monosplit-explorer-"));
 const network = join(root, "pets-small.onnx");
 const photograph = join(root, "chelsea.png");
@@ -143,12 +143,12 @@ function watch() {
 
 /** Waits until nothing has been computed for a while: the page rests 350 ms before it asks for what takes longer. */
 async function settled(page) {
-  await page.waitForSelector("#maps canvas >> nth=1", { timeout: PATIENCE });
+  await page.waitForSelector("#maps canvas >> nth=1", { timeout: TIMEOUT });
   const begun = Date.now();
   for (let quiet = 0; quiet < 4; ) {
     const isWorking = await page.evaluate(() => document.body.classList.contains("working"));
     quiet = isWorking ? 0 : quiet + 1;
-    if (Date.now() - begun > PATIENCE) throw new Error("the page does not come to rest");
+    if (Date.now() - begun > TIMEOUT) throw new Error("the page does not come to rest");
     await page.waitForTimeout(150);
   }
 }
@@ -207,7 +207,7 @@ async function everything(address, kind) {
   const methods = await page.evaluate(() => [...document.querySelectorAll("#maps select")].map(({ value }) => value));
   say(new Set(methods).size === 4 && (await pixels(page)).length === 5 && (await page.locator(".add").count()) === 0, `four methods beside each other: ${methods.join(", ")}`);
   await page.locator("#maps canvas").nth(2).hover({ position: { x: 40, y: 60 } });
-  await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Greyed,"), null, { timeout: PATIENCE });
+  await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Greyed,"), null, { timeout: TIMEOUT });
   const readout = await text("#readout");
   say(/Row \d+, column \d+: SplitCAM.*It depends on/.test(readout), `under the cursor: ${readout}`);
   const zoom = await after(async () => {
@@ -259,14 +259,14 @@ async function everything(address, kind) {
   say(shares.length > 1 && Math.abs(total - 100) < 0.06 * shares.length + 3, `shares of ${shares.length} layers, ${total.toFixed(1)} % in all`);
   await page.click("#tab-verify");
   await page.locator("#panel button").click();
-  await page.waitForSelector(".checklist li", { timeout: PATIENCE });
+  await page.waitForSelector(".checklist li", { timeout: TIMEOUT });
   const [claims, fails] = [await page.locator(".checklist li").count(), await page.locator(".checklist .fails").count()];
   say(claims > 5 && fails === 0, `${claims} statements, ${fails} of them fail`);
 
   await after(() => page.click("#tab-files"));
   const files = {};
   for (const [name, begins] of [["PNG", "\x89PNG"], ["SVG", "<"], ["Values", "\x93NUMPY"], ["explained.onnx", ""]]) {
-    const [download] = await Promise.all([page.waitForEvent("download", { timeout: PATIENCE }), page.locator("#panel button", { hasText: name }).click()]);
+    const [download] = await Promise.all([page.waitForEvent("download", { timeout: TIMEOUT }), page.locator("#panel button", { hasText: name }).click()]);
     files[name] = join(scratch, `${kind}-${download.suggestedFilename()}`);
     await download.saveAs(files[name]);
     const bytes = readFileSync(files[name]);
@@ -377,7 +377,7 @@ const CHECKS = {
     await page.addInitScript(watch);
     const begun = performance.now();
     await page.goto(`${origin}/`);
-    await page.waitForSelector("#maps canvas >> nth=1", { timeout: PATIENCE });
+    await page.waitForSelector("#maps canvas >> nth=1", { timeout: TIMEOUT });
     console.log(`     the first map is there after ${(performance.now() - begun).toFixed(0)} ms`);
     await settled(page);
     const before = await pixels(page);
@@ -455,7 +455,7 @@ const CHECKS = {
 
     const other = await browser.newPage();
     await other.goto(`${origin}/?url=pets-small.onnx`);
-    await other.waitForSelector("#maps canvas >> nth=1", { timeout: PATIENCE });
+    await other.waitForSelector("#maps canvas >> nth=1", { timeout: TIMEOUT });
     report((await other.locator("#network").textContent()).includes("pets-small.onnx"), "?url= opens a network of the same origin");
     await other.close();
   },
@@ -499,7 +499,7 @@ const CHECKS = {
     report((await page.locator("#alpha-value").textContent()) === "0.375" && (await pixels(page))[1] !== before[1], "arrow keys move α, and the map follows");
     await page.focus("#maps canvas >> nth=1");
     await page.keyboard.press("ArrowRight");
-    await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Greyed,"), null, { timeout: PATIENCE });
+    await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Greyed,"), null, { timeout: TIMEOUT });
     report(true, `arrow keys move on the map: ${await page.locator("#readout").textContent()}`);
     const zoomed = await pixels(page);
     await page.keyboard.press("+");
@@ -563,7 +563,7 @@ const CHECKS = {
       console.log(`     ${(10 * used).toFixed(1)} ms of processor time a step, on all threads`);
       timed(median(times), 30, `a step of α over the server, fastest ${Math.min(...times).toFixed(1)} ms, median of twenty`);
       await page.locator("#maps select").selectOption("occlusion");
-      await page.waitForFunction(() => document.body.classList.contains("working"), null, { timeout: PATIENCE });
+      await page.waitForFunction(() => document.body.classList.contains("working"), null, { timeout: TIMEOUT });
       await page.close({ runBeforeUnload: false });
       // A killed page leaves no work: the processor time of the program stands still.
       const resting = async () => {

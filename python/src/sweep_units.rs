@@ -5,7 +5,7 @@ use monosplit::eval::EvaluatedImage;
 use monosplit::eval::dataset::{ExcludedImage, ImageIssue};
 use monosplit::eval::protocol::{FoundImage, Inspected};
 use monosplit::eval::store::{Provenance, Row};
-use monosplit::eval::sweep::{MissingValues, Unit};
+use monosplit::eval::sweep::{MissingValues, WorkUnit};
 use monosplit::{Error, Result};
 use numpy::{PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -16,17 +16,17 @@ type ImageTuple = (i64, String, String, usize, usize);
 /// A unit: its group, its images, and for each candidate and image with missing values the indices of both and of the metrics.
 pub(crate) type UnitTuple = (usize, Vec<ImageTuple>, Vec<(usize, usize, Vec<usize>)>);
 
-pub(crate) fn unit_tuple(unit: Unit) -> UnitTuple {
+pub(crate) fn unit_tuple(unit: WorkUnit) -> UnitTuple {
     let images = unit.images.into_iter();
     let images = images.map(|image| (image.id, image.name, image.hash, image.class, image.index));
     let missing = unit.missing.into_iter().map(|values| (values.member, values.image, values.metrics));
     (unit.group, images.collect(), missing.collect())
 }
 
-pub(crate) fn unit((group, images, missing): UnitTuple) -> Unit {
+pub(crate) fn unit((group, images, missing): UnitTuple) -> WorkUnit {
     let image = |(id, name, hash, class, index)| EvaluatedImage { id, name, hash, class, index };
     let values = |(member, image, metrics)| MissingValues { member, image, metrics };
-    Unit {
+    WorkUnit {
         group,
         images: images.into_iter().map(image).collect(),
         missing: missing.into_iter().map(values).collect(),

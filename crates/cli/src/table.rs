@@ -12,17 +12,17 @@ pub(crate) enum Align {
 }
 
 /// Rows of cells under a header.
-pub(crate) struct Table {
+pub(crate) struct TextTable {
     columns: Vec<(String, Align, usize)>,
     rows: Vec<Vec<String>>,
 }
 
-impl Table {
+impl TextTable {
     /// A table without rows. Each column has a title, an alignment and a largest width, beyond which texts are shortened.
     /// Numbers are never shortened.
     pub(crate) fn new(columns: &[(&str, Align, usize)]) -> Self {
         let columns = columns.iter().map(|&(title, align, width)| (title.to_owned(), align, width)).collect();
-        Table { columns, rows: Vec::new() }
+        TextTable { columns, rows: Vec::new() }
     }
 
     /// Adds a row.
@@ -111,7 +111,7 @@ mod tests {
 
     #[test]
     fn columns_line_up_whatever_the_letters() {
-        let mut table = Table::new(&[("name", Align::Left, 6), ("n", Align::Right, 9)]);
+        let mut table = TextTable::new(&[("name", Align::Left, 6), ("n", Align::Right, 9)]);
         table.row(["müller".into(), "1".into()]);
         table.row(["layer4.conv2".into(), "1,000,000,000".into()]);
         assert_eq!(

@@ -1,7 +1,8 @@
 //! Runs of a batch in chunks of samples, where the whole does not fit into memory and samples are independent.
 
 use monosplit_graph::batch::{rows, stack};
-use monosplit_graph::{Dim, Graph, NodeId, Op, Result, Tensor};
+use monosplit_graph::op::AlongAxis;
+use monosplit_graph::{Dim, Graph, NodeId, Result, Tensor};
 
 use crate::graph_info::GraphInfo;
 
@@ -36,8 +37,8 @@ pub(crate) fn run_in_chunks(
     info.outputs.iter().zip(parts).map(joined).collect()
 }
 
-/// Whether samples are independent, as far as shapes tell: the first axis of every value that depends on the batch is the
-/// batch.
+/// Whether samples are independent: the first axis of every value that depends on the batch is the batch, and no node combines
+/// or moves elements along it. Concatenated or gathered along it, the samples of a chunk would not be those of the whole batch.
 pub fn is_splittable(graph: &Graph) -> bool {
     let mut depends = vec![false; graph.len()];
     for (id, node) in graph.nodes() {
@@ -45,13 +46,12 @@ pub fn is_splittable(graph: &Graph) -> bool {
         let elsewhere = node.shape.dims().iter().skip(1).any(|dim| matches!(dim, Dim::Batch(_)));
         depends[id.index()] =
             node.inputs.iter().any(|input| depends[input.index()]) || node.shape.is_batched();
-        // Concatenated or gathered along the first axis, the samples of a chunk would not be those of the whole batch.
-        let mixed = match node.op {
-            Op::Concat { axis: 0 } => node.shape.is_batched(),
-            Op::Gather { axis: 0 } => depends[node.inputs[0].index()],
-            _ => false,
+        let kept_apart = |(index, operand): (usize, &NodeId)| {
+            let rank = graph.node(*operand).shape.rank();
+            !depends[operand.index()] || node.op.along_axis(index, rank, 0) == AlongAxis::Separate
         };
-        if elsewhere || mixed || (depends[id.index()] && !first) {
+        let separate = node.inputs.iter().enumerate().all(kept_apart);
+        if elsewhere || !separate || (depends[id.index()] && !first) {
             return false;
         }
     }
@@ -61,7 +61,7 @@ pub fn is_splittable(graph: &Graph) -> bool {
 #[cfg(test)]
 mod tests {
     use monosplit_graph::op::Reduction;
-    use monosplit_graph::{Kind, Shape};
+    use monosplit_graph::{Kind, Op, Shape};
 
     use super::*;
 
@@ -79,6 +79,24 @@ mod tests {
         assert!(!splittable(|g, x| g.reduced(Reduction::Mean, x, &[0], false)));
         assert!(!splittable(|g, x| g.add(Op::Concat { axis: 0 }, &[x, x])));
         assert!(!splittable(|g, x| g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])));
+        for axis in 0..3 {
+            let along = [
+                |g: &mut Graph, x| g.add(Op::Softmax { axis: 0 }, &[x]),
+                |g: &mut Graph, x| g.add(Op::Softmax { axis: 1 }, &[x]),
+                |g: &mut Graph, x| g.add(Op::LogSoftmax { axis: 2 }, &[x]),
+            ];
+            assert_eq!(splittable(along[axis]), axis > 0, "softmax along axis {axis}");
+        }
+        assert!(!splittable(|g, x| {
+            let scale = g.constant(Tensor::vector(vec![1f32; 4]));
+            g.add(Op::LayerNorm { axis: 0, epsilon: 1e-5 }, &[x, scale])
+        }));
+        // A table is read at places that each sample has of its own.
+        assert!(splittable(|g, x| {
+            let index = g.add(Op::ArgMax { axis: 1, keep: false }, &[x])?;
+            let table = g.constant(Tensor::new([3, 2], vec![1f32; 6])?);
+            g.add(Op::Gather { axis: 0 }, &[table, index])
+        }));
         assert!(!splittable(|g, x| {
             let index = g.add(Op::ArgMax { axis: 1, keep: false }, &[x])?;
             let index = g.add(Op::Slice { axis: 1, start: 0, step: 1, length: 1 }, &[index])?;

@@ -78,12 +78,12 @@ impl Pixels {
     fn assign(&self, centres: &[Centre], step: usize, labels: &mut [usize]) {
         let mut nearest = vec![f64::INFINITY; labels.len()];
         let weight = 1.0 / (step * step) as f64;
-        let reach = 2.0 * step as f64;
+        let radius = 2.0 * step as f64;
         for (number, centre) in centres.iter().enumerate() {
             // Indices of pixels, and how far they are from the centre along the axes so far.
             let mut near = vec![(0, 0.0)];
             for (&at, &length) in centre.at.iter().zip(&self.lengths) {
-                let span = (at - reach).max(0.0) as usize..((at + reach + 1.0) as usize).min(length);
+                let span = (at - radius).max(0.0) as usize..((at + radius + 1.0) as usize).min(length);
                 let further = |&(index, far): &(usize, f64)| {
                     span.clone().map(move |i| (index * length + i, far + (at - i as f64).powi(2)))
                 };

@@ -90,9 +90,9 @@ fn distance(from: [f64; 2], to: [f64; 2], point: [f64; 2]) -> f64 {
 pub(crate) fn blurred_picture(picture: &Picture) -> Result<Picture> {
     let (width, height) = (picture.width(), picture.height());
     let deviation = (BLUR * width.max(height) as f64).max(1.0);
-    let reach = (3.0 * deviation).ceil() as i64;
+    let radius = (3.0 * deviation).ceil() as i64;
     let weights: Vec<f64> =
-        (-reach..=reach).map(|at| (-0.5 * (at as f64 / deviation).powi(2)).exp()).collect();
+        (-radius..=radius).map(|at| (-0.5 * (at as f64 / deviation).powi(2)).exp()).collect();
     let total: f64 = weights.iter().sum();
     let weights: Vec<f32> = weights.iter().map(|weight| (weight / total) as f32).collect();
     let values: Vec<f32> = picture.rgb().iter().map(|&value| f32::from(value)).collect();
@@ -109,13 +109,13 @@ fn along(
     weights: &[f32],
 ) -> Vec<f32> {
     let mut result = vec![0.0; values.len()];
-    let reach = weights.len() as i64 / 2;
+    let radius = weights.len() as i64 / 2;
     for line in 0..lines {
         for at in 0..length {
             for channel in 0..3 {
                 let start = line * next + channel;
                 let read = |offset: i64| {
-                    let index = (at as i64 + offset - reach).clamp(0, length as i64 - 1) as usize;
+                    let index = (at as i64 + offset - radius).clamp(0, length as i64 - 1) as usize;
                     values[start + index * step]
                 };
                 let sum =

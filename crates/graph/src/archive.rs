@@ -19,7 +19,7 @@ pub(crate) struct Archive<'a> {
 
 /// How an entry lies in the file.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Content<'a> {
+pub(crate) enum EntryContent<'a> {
     Stored(&'a [u8]),
     Compressed,
 }
@@ -53,7 +53,7 @@ impl<'a> Archive<'a> {
 
     /// Where the entry called `name` lies, if there is one. Its checksum is not compared: `torch.save` can be told not to
     /// compute it.
-    pub(crate) fn content(&self, name: &str) -> Result<Option<Content<'a>>> {
+    pub(crate) fn content(&self, name: &str) -> Result<Option<EntryContent<'a>>> {
         let Some(index) = self.zip.index_for_name_raw(name.as_bytes()) else { return Ok(None) };
         // The copy shares the directory, and has a position in the file of its own.
         let mut zip = self.zip.clone();
@@ -66,7 +66,7 @@ impl<'a> Archive<'a> {
         }
         match entry.compression() {
             CompressionMethod::Stored => {}
-            CompressionMethod::Deflated => return Ok(Some(Content::Compressed)),
+            CompressionMethod::Deflated => return Ok(Some(EntryContent::Compressed)),
             other => {
                 return Err(Error::unsupported(format!(
                     "the entry '{}' is compressed by '{other}': only stored and deflated entries are read",
@@ -81,7 +81,9 @@ impl<'a> Archive<'a> {
         let size = usize::try_from(entry.size()).ok();
         let range = start.zip(size).and_then(|(start, size)| Some(start..start.checked_add(size)?));
         let stored = range.and_then(|range| self.bytes.get(range));
-        stored.map(|bytes| Some(Content::Stored(bytes))).ok_or_else(|| corrupt("points outside of the file"))
+        stored
+            .map(|bytes| Some(EntryContent::Stored(bytes)))
+            .ok_or_else(|| corrupt("points outside of the file"))
     }
 
     /// A reader of the entry called `name`, if there is one, that unpacks it and compares its checksum at the end.
@@ -127,7 +129,7 @@ mod tests {
         for wide in [false, true] {
             let bytes = zip("a/data.pkl", b"content", CompressionMethod::Stored, wide);
             let archive = Archive::read(&bytes).unwrap();
-            assert_eq!(archive.content("a/data.pkl"), Ok(Some(Content::Stored(&b"content"[..]))));
+            assert_eq!(archive.content("a/data.pkl"), Ok(Some(EntryContent::Stored(&b"content"[..]))));
             assert_eq!(archive.content("a/other"), Ok(None));
             assert_eq!(archive.names().collect::<Vec<_>>(), ["a/data.pkl"]);
         }
@@ -138,7 +140,7 @@ mod tests {
         let text = b"again and again and again and again";
         let bytes = zip("a", text, CompressionMethod::Deflated, false);
         let mut archive = Archive::read(&bytes).unwrap();
-        assert_eq!(archive.content("a"), Ok(Some(Content::Compressed)));
+        assert_eq!(archive.content("a"), Ok(Some(EntryContent::Compressed)));
         let mut unpacked = Vec::new();
         archive.unpack("a").unwrap().unwrap().read_to_end(&mut unpacked).unwrap();
         assert_eq!(unpacked, text);

@@ -1,14 +1,14 @@
 //! Batches: tensors whose first axis runs over samples.
 
 use crate::error::{Error, Result};
-use crate::graph::Graph;
-use crate::op::Op;
+use crate::graph::{Graph, Node};
+use crate::op::AlongAxis;
 use crate::shape::Dim;
 use crate::tensor::{Data, Kind, Tensor, element_count};
 
 /// Whether the first output of a sample depends on the other samples of its batch, as it does if the network computes a
-/// mean over the batch. This is decided by shapes: a value computed from the input has no batch axis any more, or is
-/// reduced over the first axis of an input of fixed batch size.
+/// mean, or a softmax, over the batch: a value computed from the input has no batch axis any more, or a node combines the
+/// elements along the axis that runs over samples. For an input of fixed batch size, that is taken to be the first.
 pub fn samples_interact(graph: &Graph) -> bool {
     let (Some(&input), Some(output)) = (graph.inputs().first(), graph.outputs().first()) else {
         return false;
@@ -18,19 +18,22 @@ pub fn samples_interact(graph: &Graph) -> bool {
         return false;
     }
     let (read, made) = (graph.ancestors([output.node]), graph.descendants([input]));
-    for (id, node) in graph.nodes().filter(|(id, _)| read[id.index()]) {
-        let joined = match (samples, &node.op) {
-            (Dim::Batch(_), _) => !node.shape.is_batched(),
-            (samples, Op::Reduce { axes, .. }) => {
-                axes.contains(&0) && graph.node(node.inputs[0]).shape.dims().first() == Some(&samples)
-            }
-            _ => false,
-        };
-        if made[id.index()] && joined {
-            return true;
-        }
-    }
-    false
+    let combines = |node: &Node| {
+        node.inputs.iter().enumerate().filter(|(_, operand)| made[operand.index()]).any(
+            |(index, &operand)| {
+                let dims = graph.node(operand).shape.dims();
+                let axis = match samples {
+                    Dim::Batch(_) => sample_axis(dims, samples).map(|(axis, _)| axis),
+                    Dim::Fixed(_) => (dims.first() == Some(&samples)).then_some(0),
+                };
+                axis.is_some_and(|axis| node.op.along_axis(index, dims.len(), axis) == AlongAxis::Combined)
+            },
+        )
+    };
+    graph.nodes().any(|(id, node)| {
+        let joined = matches!(samples, Dim::Batch(_)) && !node.shape.is_batched();
+        read[id.index()] && made[id.index()] && (joined || combines(node))
+    })
 }
 
 /// An error if so many samples do not fill batches of `size`, for a network in which [`samples_interact`]: repeating one to
@@ -177,7 +180,7 @@ fn joined<T>(batches: &[Tensor], elements: impl Fn(&Tensor) -> Option<Vec<T>>) -
 mod tests {
     use super::*;
     use crate::graph::NodeId;
-    use crate::op::Reduction;
+    use crate::op::{Op, Reduction};
     use crate::shape::Shape;
 
     #[test]
@@ -192,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_interact_only_through_what_is_pooled_over_them() {
+    fn samples_interact_only_through_what_is_combined_over_them() {
         let interact = |samples: Dim, write: fn(&mut Graph, NodeId) -> Result<NodeId>| {
             let mut graph = Graph::new();
             let shape = Shape::new(vec![samples, Dim::Fixed(3), Dim::Fixed(4)]);
@@ -213,6 +216,23 @@ mod tests {
                 let turned = g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])?;
                 centred(g, turned, &[0])
             }));
+            for (axis, joined) in [(0, true), (1, false), (2, false)] {
+                let write = [
+                    |g: &mut Graph, x| g.add(Op::Softmax { axis: 0 }, &[x]),
+                    |g: &mut Graph, x| g.add(Op::Softmax { axis: 1 }, &[x]),
+                    |g: &mut Graph, x| g.add(Op::LogSoftmax { axis: 2 }, &[x]),
+                ];
+                assert_eq!(interact(samples, write[axis]), joined, "along axis {axis} of {samples:?}");
+            }
+            // A softmax over the axis that the samples were moved to.
+            assert!(
+                samples == Dim::Fixed(5)
+                    || interact(samples, |g, x| {
+                        let turned = g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[x])?;
+                        let shares = g.add(Op::Softmax { axis: 1 }, &[turned])?;
+                        g.add(Op::Transpose { axes: vec![1, 0, 2] }, &[shares])
+                    })
+            );
         }
         assert!(!interact(Dim::Fixed(1), |g, x| centred(g, x, &[0, 2])));
         assert!(!interact(Dim::Batch(1), |g, x| {

@@ -3,7 +3,7 @@
 
 use std::io::{Read, sink};
 
-use crate::archive::{Archive, Content, is_archive};
+use crate::archive::{Archive, EntryContent, is_archive};
 use crate::{Error, Result, Tensor, npy, shown};
 
 /// How many bytes an array may take, unpacked or in memory, that is compressed in the file. Zeros take a thousandth of
@@ -75,7 +75,7 @@ impl<'a> Arrays<'a> {
         let corrupt = |error: std::io::Error| Error::malformed(format!("{error}: the file is corrupt"));
         let content = self.archive.content(entry)?.ok_or_else(absent)?;
         let mut packed = self.archive.unpack(entry)?.ok_or_else(absent)?;
-        if let Content::Stored(bytes) = content {
+        if let EntryContent::Stored(bytes) = content {
             // Read once for its checksum, which NumPy compares too.
             std::io::copy(&mut packed, &mut sink()).map_err(corrupt)?;
             return npy::read(bytes);

@@ -1,4 +1,4 @@
-//! GIF files in: the first frame, on the ground that Pillow puts it on.
+//! GIF files in: the first frame, on the background that Pillow puts it on.
 
 use std::num::NonZeroU64;
 

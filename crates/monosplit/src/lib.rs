@@ -98,7 +98,7 @@ mod verification;
 mod vocabulary;
 
 pub use certified_bounds::{
-    Certificate, CertifiedBounds, LEAST_CHANGE, MarginBound, Neighbourhood, PatchCertificates, SampledInputs,
+    Certificate, CertifiedBounds, InputBox, LEAST_CHANGE, MarginBound, PatchCertificates, SampledInputs,
 };
 pub use channel_cancellation::{cancelled_share, channel_magnitudes};
 pub use compilation::{ClassSource, Compilation};

@@ -52,7 +52,7 @@ pub fn contour_levels(scale: &Scale, count: usize) -> Vec<f64> {
     }
 }
 
-/// Draws `contours` over the area of a picture: dark on light, so that they are seen on every ground.
+/// Draws `contours` over the area of a picture: dark on light, so that they are seen on every background.
 pub(crate) fn draw(scene: &mut Scene, contours: &[Contour], (left, top): Point, (width, height): Point) {
     let place = |&(x, y): &Point| (left + x * width, top + y * height);
     let lines: Vec<Polyline> = contours

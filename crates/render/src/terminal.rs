@@ -167,7 +167,7 @@ impl Shape {
     }
 }
 
-/// The sequence that sets the colour of a character (38) or of the ground behind it (48).
+/// The sequence that sets the colour of a character (38) or of the background behind it (48).
 pub(crate) fn code(what: u8, [red, green, blue]: Rgb, colours: TerminalColours) -> String {
     match colours {
         TerminalColours::True => format!("\x1b[{what};2;{red};{green};{blue}m"),

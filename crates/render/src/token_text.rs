@@ -66,9 +66,10 @@ impl TokenText {
             if colours == TerminalColours::None {
                 text.push_str(&shown);
             } else {
-                let ground = self.scale.colour(*value);
-                let (letters, ground) = (code(38, ink_on(ground), colours), code(48, ground, colours));
-                let _ = write!(text, "{letters}{ground}{shown}\x1b[0m");
+                let background = self.scale.colour(*value);
+                let (letters, background) =
+                    (code(38, ink_on(background), colours), code(48, background, colours));
+                let _ = write!(text, "{letters}{background}{shown}\x1b[0m");
             }
         }
         text.push('\n');
@@ -80,12 +81,12 @@ impl TokenText {
         let mut html = String::from("<p class=\"tokens\">\n");
         let hex = |[red, green, blue]: Rgb| format!("#{red:02x}{green:02x}{blue:02x}");
         for (word, value) in &self.tokens {
-            let ground = self.scale.colour(*value);
+            let background = self.scale.colour(*value);
             let _ = writeln!(
                 html,
                 "<span style=\"background:{};color:{}\" title=\"{value}\">{}</span>",
-                hex(ground),
-                hex(ink_on(ground)),
+                hex(background),
+                hex(ink_on(background)),
                 escaped(&clean(word))
             );
         }
@@ -95,8 +96,8 @@ impl TokenText {
 }
 
 /// Black or white, whichever is easier to read on a colour: by its luminance, as WCAG weighs the channels.
-fn ink_on(ground: Rgb) -> Rgb {
-    let linear = ground.map(|part| (f64::from(part) / 255.0).powf(2.2));
+fn ink_on(background: Rgb) -> Rgb {
+    let linear = background.map(|part| (f64::from(part) / 255.0).powf(2.2));
     let luminance = 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2];
     if luminance > 0.18 { [0; 3] } else { [255; 3] }
 }
@@ -150,8 +151,8 @@ mod tests {
             0.2126 * part(colour[0]) + 0.7152 * part(colour[1]) + 0.0722 * part(colour[2])
         };
         for step in -100..=100 {
-            let ground = ColourMap::Diverging.at(f64::from(step) / 100.0);
-            let [a, b] = [luminance(ground), luminance(ink_on(ground))];
+            let background = ColourMap::Diverging.at(f64::from(step) / 100.0);
+            let [a, b] = [luminance(background), luminance(ink_on(background))];
             let contrast = (a.max(b) + 0.05) / (a.min(b) + 0.05);
             assert!(contrast > 4.5, "{step}: {contrast}");
         }

@@ -9,7 +9,7 @@ use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render::{Caption, OverlayOptions, ScalarField};
 use monosplit::{
-    Certificate, CertifiedBounds, InputFile, LEAST_CHANGE, Labels, MarginBound, Model, Neighbourhood,
+    Certificate, CertifiedBounds, InputBox, InputFile, LEAST_CHANGE, Labels, MarginBound, Model,
     PatchCertificates, Sample, SampledInputs,
 };
 
@@ -125,11 +125,11 @@ impl Bounds {
             check_writable(path)?;
         }
         let opened = self.open()?;
-        let near = Neighbourhood { epsilon: self.epsilon.unwrap_or(0.0), ranges: opened.ranges.clone() };
+        let near = InputBox { epsilon: self.epsilon.unwrap_or(0.0), ranges: opened.ranges.clone() };
         let sample = &opened.sample.tensor;
         if self.radius {
             let radius = opened.bounds.radius(sample, &near, opened.class)?;
-            let near = Neighbourhood { epsilon: radius, ..near };
+            let near = InputBox { epsilon: radius, ..near };
             let certificate = opened.bounds.certify(sample, &near, opened.class)?;
             if self.json {
                 let class = certificate.class;

@@ -7,7 +7,7 @@ use monosplit::render;
 use monosplit::{LayerContributions, Sample};
 
 use crate::failure::Failure;
-use crate::table::{Align, Table, printable};
+use crate::table::{Align, TextTable, printable};
 
 /// Prints a table for every sample.
 pub(crate) fn print(
@@ -30,8 +30,11 @@ fn print_terms(terms: &[Term], samples: &[Sample], out: &mut dyn Write) -> Resul
             values.iter().map(|v| v.abs()).sum::<f64>() / length.max(1) as f64
         };
         let total: f64 = terms.iter().map(magnitude).sum();
-        let mut table =
-            Table::new(&[("term", Align::Left, 40), ("mean", Align::Right, 12), ("share", Align::Right, 8)]);
+        let mut table = TextTable::new(&[
+            ("term", Align::Left, 40),
+            ("mean", Align::Right, 12),
+            ("share", Align::Right, 8),
+        ]);
         for (i, term) in terms.iter().enumerate() {
             let name = if i == 0 { "ordinary gradient".to_owned() } else { term.layer.clone() };
             let share = 100.0 * magnitude(term) / total.max(f64::MIN_POSITIVE);
@@ -52,7 +55,7 @@ fn print_relevance(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     for (row, sample) in samples.iter().enumerate() {
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("layer", Align::Left, 40),
             ("relevance", Align::Right, 12),
             ("of all", Align::Right, 8),

@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::inputs::{SkippedOutput, skipped_outputs};
 use crate::failure::Failure;
 use crate::json;
-use crate::table::{Align, Table, counted, printable};
+use crate::table::{Align, TextTable, counted, printable};
 
 /// The widest column of names in characters.
 const WIDEST_NAME: usize = 32;
@@ -194,7 +194,7 @@ impl DiffContext {
         writeln!(out, "A {}", printable(&self.networks[0]))?;
         writeln!(out, "B {}", printable(&self.networks[1]))?;
         writeln!(out, "{}", printable(&self.heading()))?;
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("input", Align::Left, WIDEST_NAME),
             ("class", Align::Left, WIDEST_NAME),
             ("score of A", Align::Right, 12),

@@ -22,7 +22,7 @@ use super::progress::{Bar, format_duration};
 use super::run::{check_writable, scores_remark};
 use crate::failure::{Failure, note};
 use crate::json;
-use crate::table::{Align, Table, grouped, printable};
+use crate::table::{Align, TextTable, grouped, printable};
 
 /// The largest number of skipped images that are named.
 const NAMED: usize = 5;
@@ -280,7 +280,7 @@ fn print(out: &mut dyn Write, summary: &StageSummary) -> Result<(), Failure> {
         .collect();
     let mut columns = vec![("method", Align::Left, 32), ("at", Align::Left, 28), ("abs", Align::Left, 3)];
     columns.extend(titles.iter().map(|title| (title.as_str(), Align::Right, 40)));
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     let ranked = |row: usize| is_ranked(stage, row);
     for (index, (member, row)) in stage.members.iter().zip(rows).enumerate() {
         let configuration = &member.configuration;

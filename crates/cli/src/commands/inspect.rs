@@ -15,7 +15,7 @@ use super::network_input;
 use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, text};
 use crate::json;
-use crate::table::{Align, Table, counted, grouped, printable, rounded};
+use crate::table::{Align, TextTable, counted, grouped, printable, rounded};
 
 /// Names longer than this are shortened, so that a line fits into a hundred columns.
 const NAME_WIDTH: usize = 42;
@@ -189,7 +189,7 @@ impl Findings {
         for line in self.header(&layers) {
             writeln!(out, "{line}")?;
         }
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("layer", Align::Left, NAME_WIDTH),
             ("op", Align::Left, 18),
             ("output", Align::Left, 22),
@@ -232,7 +232,7 @@ impl Findings {
         ];
         let written: Vec<String> = written.into_iter().flatten().collect();
         let (parameters, multiply_adds) = totals(layers);
-        let mut table = Table::new(&[("", Align::Left, 16), ("", Align::Left, usize::MAX)]);
+        let mut table = TextTable::new(&[("", Align::Left, 16), ("", Align::Left, usize::MAX)]);
         table.row(["network".to_owned(), self.origin.to_string()]);
         if !written.is_empty() {
             table.row(["written".to_owned(), written.join(", ")]);

@@ -14,7 +14,7 @@ use monosplit::maxout::{
 
 use super::run::check_writable;
 use crate::failure::Failure;
-use crate::table::{Align, Table, grouped};
+use crate::table::{Align, TextTable, grouped};
 
 /// The largest text that is read. The parser limits the size of the network.
 const MAX_FILE: u64 = 1 << 30;
@@ -147,7 +147,7 @@ impl SplitNetwork {
 fn report(network: &MaxoutNetwork, pair: &DecomposedNetwork, options: &SplitOptions) -> Result<Vec<String>> {
     let right = |title| (title, Align::Right, 20);
     let columns = ["inputs", "sums", "products", "neurons", "arcs"].map(right);
-    let mut table = Table::new(&[&[("", Align::Left, 20)], &columns[..]].concat());
+    let mut table = TextTable::new(&[&[("", Align::Left, 20)], &columns[..]].concat());
     for (name, part) in [("f", network), ("g and h", &pair.both), ("g alone", &pair.g), ("h alone", &pair.h)]
     {
         let counts = Counts::of(part);

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::json;
-use crate::table::{Align, Table};
+use crate::table::{Align, TextTable};
 
 /// The width of lines. Names and defaults are shorter; meanings are broken into lines of it.
 const WIDTH: usize = 72;
@@ -108,7 +108,7 @@ fn one(entry: &MethodEntry, out: &mut dyn Write) -> Result<(), Failure> {
         writeln!(out, "It has no options.")?;
         return Ok(());
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("option", Align::Left, WIDTH),
         ("default", Align::Left, WIDTH),
         ("", Align::Left, WIDTH),

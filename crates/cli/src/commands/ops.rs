@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::failure::Failure;
 use crate::json;
-use crate::table::{Align, Table};
+use crate::table::{Align, TextTable};
 
 const WIDTH: usize = 80;
 
@@ -39,7 +39,7 @@ impl Ops {
             writeln!(out, "  {line}")?;
         }
         writeln!(out, "\nwith restrictions:\n")?;
-        let mut table = Table::new(&[("", Align::Left, WIDTH), ("", Align::Left, WIDTH)]);
+        let mut table = TextTable::new(&[("", Align::Left, WIDTH), ("", Align::Left, WIDTH)]);
         noted.into_iter().for_each(|(name, note)| table.row([name.to_owned(), note.to_owned()]));
         for line in table.lines() {
             writeln!(out, "  {line}")?;

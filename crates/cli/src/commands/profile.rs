@@ -7,7 +7,7 @@ use monosplit::engine::{NodeTime, Precision, Profile};
 use serde::Serialize;
 
 use crate::failure::Failure;
-use crate::table::{Align, Table};
+use crate::table::{Align, TextTable};
 
 /// A node that takes less than this share of the time is not listed by itself.
 const LISTED: f64 = 0.002;
@@ -109,7 +109,7 @@ pub(crate) fn print(profile: Profile, out: &mut dyn Write) -> Result<(), Failure
     let time = profile.total();
     let total = time.as_secs_f64().max(f64::MIN_POSITIVE);
     let entries = entries(profile);
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("layer", Align::Left, 32),
         ("op", Align::Left, 22),
         ("shape", Align::Left, 20),
@@ -157,7 +157,7 @@ fn kernels(entries: &[Entry], total: f64, out: &mut dyn Write) -> Result<(), Fai
         }
     }
     kernels.sort_by_key(|(.., sum)| std::cmp::Reverse(sum.timed.time));
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("kernel", Align::Left, 32),
         ("steps", Align::Right, 8),
         ("ms", Align::Right, 12),

@@ -14,7 +14,7 @@ use serde::{Serialize, Serializer};
 use super::run::check_writable;
 use crate::failure::Failure;
 use crate::json::{self, WrittenFiles};
-use crate::table::{Align, Table, grouped, printable};
+use crate::table::{Align, TextTable, grouped, printable};
 
 /// Shows what a run store holds, or writes it as CSV, JSON or Parquet
 #[derive(Args)]
@@ -249,7 +249,7 @@ fn means(rows: &[StoredRow]) -> Vec<Mean> {
 }
 
 /// One line for each mean. Key columns with equal values are left out.
-fn table(means: &[Mean]) -> Table {
+fn table(means: &[Mean]) -> TextTable {
     let differs = |column: usize| means.iter().any(|mean| mean.key[column] != means[0].key[column]);
     let shown: Vec<usize> = (0..KEYS.len()).filter(|&column| KEYS[column].2 || differs(column)).collect();
     let titles = KEYS.map(|(name, ..)| name.replace('_', " "));
@@ -261,7 +261,7 @@ fn table(means: &[Mean]) -> Table {
         ("images", Align::Right, 8),
         ("undefined", Align::Right, 9),
     ]);
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     for Mean { key, estimate, images, undefined } in means {
         let estimate = estimate.as_ref();
         let mut cells: Vec<String> = shown.iter().map(|&column| key[column].clone()).collect();

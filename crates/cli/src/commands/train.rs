@@ -19,7 +19,7 @@ use super::run::check_writable;
 use super::training_bar::TrainingBar;
 use crate::failure::{Failure, note};
 use crate::json;
-use crate::table::{Align, Table};
+use crate::table::{Align, TextTable};
 
 /// The longest description of an architecture that is read.
 const MAX_DESCRIPTION: u64 = 1 << 16;
@@ -359,7 +359,7 @@ impl Train {
         let seeds: Vec<u64> = (0..self.seeds).map(|i| self.seed.wrapping_add(i)).collect();
         let fingerprints: Vec<String> =
             seeds.iter().map(|&seed| self.drawn(data, seed).fingerprint()).collect();
-        let mut table = Table::new(&[
+        let mut table = TextTable::new(&[
             ("network", Align::Left, 24),
             ("restriction", Align::Left, 12),
             ("median", Align::Right, 8),

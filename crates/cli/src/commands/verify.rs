@@ -21,7 +21,7 @@ use super::target::{TargetArgs, opened_for, with_target};
 use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, note, text};
 use crate::json;
-use crate::table::{Align, Table};
+use crate::table::{Align, TextTable};
 
 /// Checks on your own network that the theory holds
 #[derive(Args)]
@@ -155,7 +155,7 @@ fn print(Verification { audit, findings }: &Verification, out: &mut dyn Write) -
         out,
         "\nErrors of a⁺ − a⁻ and δᵍ − δʰ, and the largest element of a⁺ and a⁻ under each stabiliser:"
     )?;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("layer", Align::Left, 40),
         ("a⁺ − a⁻", Align::Right, 8),
         ("δᵍ − δʰ", Align::Right, 8),

@@ -7,7 +7,7 @@ use web_time::Instant;
 
 use super::fusion::Fusion;
 use super::kernels::epilogue::Epilogue;
-use super::kernels::fused::Source;
+use super::kernels::fused::InputElements;
 use super::kernels::pointwise_depthwise::BiasAndEpilogue;
 use super::kernels::policy::Kernel;
 use super::kernels::streams::{Stream, StreamMatrix};
@@ -187,8 +187,8 @@ impl<R: Real> Execution<'_, R> {
             let overwritten =
                 step.outputs.iter().position(|id| locations[id.index()] == locations[input.index()]);
             sources.push(match overwritten {
-                Some(output) => Source::Old(output),
-                None => Source::View(self.view_in_buffer(input, same_buffer)?),
+                Some(output) => InputElements::Old(output),
+                None => InputElements::View(self.view_in_buffer(input, same_buffer)?),
             });
         }
         fusion.program.run(&self.shapes[step.outputs[0].index()], &sources, outputs)
@@ -223,8 +223,8 @@ impl<R: Real> Execution<'_, R> {
         run: impl FnOnce(&Epilogue<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let source = |&input: &NodeId| match input == id {
-            true => Ok(Source::Old(0)),
-            false => self.view_in_buffer(input, same_buffer).map(Source::View),
+            true => Ok(InputElements::Old(0)),
+            false => self.view_in_buffer(input, same_buffer).map(InputElements::View),
         };
         let sources = fusion.inputs.iter().map(source).collect::<Result<Vec<_>>>()?;
         fusion.program.with_epilogue(&self.shapes[id.index()], &sources, run)

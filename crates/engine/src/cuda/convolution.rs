@@ -59,7 +59,7 @@ pub(super) struct Tensors {
 }
 
 /// The descriptors and the algorithm of a convolution, without addresses.
-pub(super) struct ConvolutionPlan {
+pub(super) struct CudnnPlan {
     input: dnn::cudnnTensorDescriptor_t,
     kernel: dnn::cudnnFilterDescriptor_t,
     result: dnn::cudnnTensorDescriptor_t,
@@ -75,7 +75,7 @@ pub(super) struct ConvolutionPlan {
 
 /// A convolution ready to be enqueued.
 pub(super) struct Convolution {
-    pub(super) plan: ConvolutionPlan,
+    pub(super) plan: CudnnPlan,
     pub(super) tensors: Tensors,
     pub(super) workspace: u64,
 }
@@ -89,7 +89,7 @@ fn encoded(algorithm: u32, arithmetic: u32) -> i32 {
     (algorithm * 16 + arithmetic) as i32
 }
 
-impl ConvolutionPlan {
+impl CudnnPlan {
     /// Chooses an algorithm. The caller has locked the device.
     pub(super) fn new(
         device: &Arc<Device>,
@@ -97,7 +97,7 @@ impl ConvolutionPlan {
         direction: Direction,
         math: Math,
     ) -> Result<Self> {
-        let mut plan = ConvolutionPlan::described(geometry, direction, math)?;
+        let mut plan = CudnnPlan::described(geometry, direction, math)?;
         let key = format!(
             "{} {math:?} {} {} {} {} {} {}{}",
             direction.cache_name(),
@@ -130,7 +130,7 @@ impl ConvolutionPlan {
     fn described(geometry: &Geometry, direction: Direction, math: Math) -> Result<Self> {
         use dnn::cudnnDataType_t::{CUDNN_DATA_BFLOAT16, CUDNN_DATA_DOUBLE, CUDNN_DATA_FLOAT};
         use dnn::cudnnMathType_t::{CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH};
-        let mut plan = ConvolutionPlan {
+        let mut plan = CudnnPlan {
             input: std::ptr::null_mut(),
             kernel: std::ptr::null_mut(),
             result: std::ptr::null_mut(),
@@ -344,7 +344,7 @@ fn backward_filter(number: i32) -> Result<dnn::cudnnConvolutionBwdFilterAlgo_t> 
     })
 }
 
-impl Drop for ConvolutionPlan {
+impl Drop for CudnnPlan {
     fn drop(&mut self) {
         // SAFETY: each was created by the library, or is null, and is destroyed once.
         unsafe {

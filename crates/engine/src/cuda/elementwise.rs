@@ -25,8 +25,8 @@ pub(super) enum OperandAccess {
 }
 
 /// The source of a kernel and its operands.
-pub(super) struct Source {
-    /// The function, under the name [`Source::NAME`].
+pub(super) struct KernelSource {
+    /// The function, under the name [`KernelSource::NAME`].
     pub(super) text: String,
     /// The values it reads, and how.
     pub(super) inputs: Vec<(NodeId, OperandAccess)>,
@@ -50,7 +50,7 @@ fn kind_name(kind: Kind) -> &'static str {
     }
 }
 
-impl Source {
+impl KernelSource {
     /// The name of the function.
     pub(super) const NAME: &'static str = "elementwise";
 
@@ -232,7 +232,7 @@ impl Text {
         if strides.is_empty() { strides } else { format!(", Axes axes{strides}") }
     }
 
-    fn finish(self) -> Source {
+    fn finish(self) -> KernelSource {
         let repeated = self.repeated();
         let Text { inputs, parameters, arrays, loads, takes, single, body, keeps, stores, writes, .. } = self;
         let text = format!(
@@ -243,14 +243,14 @@ impl Text {
              for (u32 k = 0; k < {VECTOR_WIDTH}; ++k) {{\n{takes}{body}{keeps}      }}\n{stores}    }}\n    \
              return;\n  }}\n  \
              for (EACH(i, n)) {{\n{single}{body}{writes}  }}\n}}\n",
-            name = Source::NAME,
+            name = KernelSource::NAME,
         );
-        Source { text, inputs, reduced: None }
+        KernelSource { text, inputs, reduced: None }
     }
 
     /// Elements that are adjacent in the result are adjacent in the input: a row of threads reads them together. If there are
     /// few results, several rows reduce each.
-    fn finish_reduced(self, reduced: &Reduced, axis: usize) -> Source {
+    fn finish_reduced(self, reduced: &Reduced, axis: usize) -> KernelSource {
         let repeated = self.repeated();
         let Text { inputs, parameters, ends, steps, body, .. } = self;
         let Reduced { begins, adds, shares, joins, writes, .. } = reduced;
@@ -268,14 +268,14 @@ impl Text {
              for (u32 half = rows / 2; half > 0; half /= 2) {{\n      if (row < half) {{\n{joins}      }}\n      \
              __syncthreads();\n    }}\n    \
              if (row == 0 && j < n) {{\n{writes}    }}\n    __syncthreads();\n  }}\n}}\n",
-            name = Source::NAME,
+            name = KernelSource::NAME,
             threads = kernel_parameters::MOST_THREADS,
         );
-        Source { text, inputs, reduced: Some(ReducedAxis { axis, adjacent: false }) }
+        KernelSource { text, inputs, reduced: Some(ReducedAxis { axis, adjacent: false }) }
     }
 
     /// The elements of one result are adjacent: threads of a warp reduce them, several at a time if their number allows it.
-    fn finish_adjacent(self, reduced: &Reduced, axis: usize, node: &Node) -> Source {
+    fn finish_adjacent(self, reduced: &Reduced, axis: usize, node: &Node) -> KernelSource {
         let repeated = self.repeated();
         let Text { inputs, parameters, loads, takes, single, body, .. } = self;
         let Reduced { begins, adds, warps, ends, .. } = reduced;
@@ -297,9 +297,9 @@ impl Text {
              u32 j = first + threadIdx.x / rows;\n{begins}    \
              if (j < n) {{\n      u32 start = (u32)place(j, r.kept, r.of_kept);\n{each}    }}\n{warps}    \
              if (row == 0 && j < n) {{\n{ends}    }}\n  }}\n}}\n",
-            name = Source::NAME,
+            name = KernelSource::NAME,
         );
-        Source { text, inputs, reduced: Some(ReducedAxis { axis, adjacent: true }) }
+        KernelSource { text, inputs, reduced: Some(ReducedAxis { axis, adjacent: true }) }
     }
 }
 
@@ -318,7 +318,7 @@ mod tests {
             let sum = graph.plus(x, bias).unwrap();
             let y = graph.rectified(sum).unwrap();
             let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
-            let source = Source::new(&graph, &same, &[sum, y], &[y]).unwrap();
+            let source = KernelSource::new(&graph, &same, &[sum, y], &[y]).unwrap();
             let accesses: Vec<OperandAccess> = source.inputs.iter().map(|(_, access)| *access).collect();
             assert_eq!(accesses, [OperandAccess::Contiguous, OperandAccess::Broadcast]);
             source.text
@@ -338,7 +338,8 @@ mod tests {
         let mean = graph.add(reduce(Reduction::Mean), &[scaled]).unwrap();
         let same: Vec<NodeId> = graph.nodes().map(|(id, _)| id).collect();
         for adjacent in [false, true] {
-            let source = Source::reduced(&graph, &same, &[scaled, squared], &[sum, mean], adjacent).unwrap();
+            let source =
+                KernelSource::reduced(&graph, &same, &[scaled, squared], &[sum, mean], adjacent).unwrap();
             assert_eq!(source.reduced, Some(ReducedAxis { axis: 1, adjacent }));
             assert!(source.text.contains("real *q0, real *q1") && !source.text.contains("q0[i]"));
             assert!(source.text.contains("/ (double)r.count"), "the mean is divided");

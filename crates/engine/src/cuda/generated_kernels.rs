@@ -5,13 +5,13 @@ use std::collections::HashMap;
 use monosplit_graph::op::Role;
 use monosplit_graph::{Graph, NodeId, Op, Result};
 
-use super::elementwise::Source;
+use super::elementwise::KernelSource;
 use super::kernel_parameters;
 use super::memory_format::MemoryFormat;
 use crate::plan::Plan;
 
 /// Elementwise kernels by their first node, and the index of the source of each.
-pub(super) type Sources = HashMap<NodeId, (Source, usize)>;
+pub(super) type Sources = HashMap<NodeId, (KernelSource, usize)>;
 
 fn is_elementwise(op: &Op) -> bool {
     op.role() == Role::Elementwise
@@ -39,7 +39,7 @@ pub(super) fn sources(
     for (nodes, outputs) in wanted {
         let inner = nodes.iter().position(|id| !is_elementwise(&graph.node(*id).op));
         let source = match inner {
-            None => Source::new(graph, &plan.representative, &nodes, &outputs)?,
+            None => KernelSource::new(graph, &plan.representative, &nodes, &outputs)?,
             Some(inner) => {
                 let adjacent = match &graph.node(nodes[inner]).op {
                     Op::Reduce { axes, .. } => {
@@ -47,7 +47,7 @@ pub(super) fn sources(
                     }
                     _ => false,
                 };
-                Source::reduced(graph, &plan.representative, &nodes[..inner], &outputs, adjacent)?
+                KernelSource::reduced(graph, &plan.representative, &nodes[..inner], &outputs, adjacent)?
             }
         };
         let text = *known.entry(source.text.clone()).or_insert_with(|| {

@@ -7,7 +7,7 @@ use monosplit_graph::Result;
 
 use super::Math;
 use super::device::{Device, DriverResult, GEMM_WORKSPACE};
-use super::product::{Matrix, Product};
+use super::product::{DeviceMatrix, DeviceProduct};
 
 /// The largest alignment in bytes that is distinguished: that of the widest load. The choice of an algorithm does not depend
 /// on larger alignments, so that it does not depend on where a value was allocated.
@@ -35,7 +35,7 @@ struct MatrixLayout(lt::cublasLtMatrixLayout_t);
 
 impl MatrixLayout {
     /// cuBLASLt is column-major: to it, a row-major matrix is the transposed one.
-    fn new(kind: lt::cudaDataType, matrix: &Matrix, batch: i32) -> Result<Self> {
+    fn new(kind: lt::cudaDataType, matrix: &DeviceMatrix, batch: i32) -> Result<Self> {
         use lt::cublasLtMatrixLayoutAttribute_t::{
             CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT as COUNT,
             CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET as STRIDE,
@@ -142,7 +142,7 @@ impl Drop for Preference {
 }
 
 /// The alignment in bytes of all matrices of a batch.
-fn alignment(matrix: &Matrix, math: Math) -> u32 {
+fn alignment(matrix: &DeviceMatrix, math: Math) -> u32 {
     let addresses = matrix.at | (matrix.stride.unsigned_abs() * math.bytes() as u64);
     1 << addresses.trailing_zeros().min(MAX_ALIGNMENT.ilog2())
 }
@@ -159,8 +159,8 @@ pub(super) struct Multiplication {
 
 impl Multiplication {
     /// Chooses an algorithm for `product`. The caller has locked the device.
-    pub(super) fn new(device: &Device, product: &Product) -> Result<Self> {
-        let Product { a, b, y, batch, math } = product;
+    pub(super) fn new(device: &Device, product: &DeviceProduct) -> Result<Self> {
+        let DeviceProduct { a, b, y, batch, math } = product;
         // (AB)ᵀ = BᵀAᵀ: column-major, the second factor comes first.
         let (matrices, (kind, _)) = ([b, a, y], kinds(*math));
         let operation = Operation::new(*math, [b.transposed, a.transposed])?;

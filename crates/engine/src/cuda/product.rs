@@ -10,7 +10,7 @@ const MAX_BATCH: usize = 1 << 15;
 
 /// A matrix, or a strided batch of matrices.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Matrix {
+pub(super) struct DeviceMatrix {
     pub(super) at: u64,
     pub(super) transposed: bool,
     /// Rows and columns as they are stored, row-major.
@@ -22,22 +22,22 @@ pub(super) struct Matrix {
 
 /// `y ← a·b`, for a batch of matrices.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Product {
-    pub(super) a: Matrix,
-    pub(super) b: Matrix,
-    pub(super) y: Matrix,
+pub(super) struct DeviceProduct {
+    pub(super) a: DeviceMatrix,
+    pub(super) b: DeviceMatrix,
+    pub(super) y: DeviceMatrix,
     pub(super) batch: i32,
     pub(super) math: Math,
 }
 
 /// An operand: its address, its shape, and whether it is read transposed.
-pub(super) struct Operand<'a> {
+pub(super) struct MatrixOperand<'a> {
     pub(super) at: u64,
     pub(super) shape: &'a [usize],
     pub(super) transposed: bool,
 }
 
-impl Operand<'_> {
+impl MatrixOperand<'_> {
     /// Rows and columns as they are read.
     fn size(&self) -> (usize, usize) {
         let [rows, columns] = [self.shape[self.shape.len() - 2], self.shape[self.shape.len() - 1]];
@@ -45,32 +45,33 @@ impl Operand<'_> {
     }
 
     /// Its first matrix, with `stride` elements to the next.
-    fn matrix(&self, stride: i64) -> Matrix {
+    fn matrix(&self, stride: i64) -> DeviceMatrix {
         let [rows, columns] = [self.shape[self.shape.len() - 2], self.shape[self.shape.len() - 1]];
-        Matrix { at: self.at, transposed: self.transposed, rows, columns, stride }
+        DeviceMatrix { at: self.at, transposed: self.transposed, rows, columns, stride }
     }
 }
 
-impl Matrix {
+impl DeviceMatrix {
     /// The same matrix, `elements` elements further on.
     fn moved(self, elements: i64, math: Math) -> Self {
-        Matrix { at: self.at.wrapping_add_signed(elements * math.bytes() as i64), ..self }
+        DeviceMatrix { at: self.at.wrapping_add_signed(elements * math.bytes() as i64), ..self }
     }
 }
 
-impl Product {
+impl DeviceProduct {
     /// The strided batches that make up a batched product into `y` of shape `to`: several if one stride does not lead from
     /// each matrix to the next, or if there are too many matrices. None of the matrices is empty.
     pub(super) fn all(
-        a: &Operand<'_>,
-        b: &Operand<'_>,
+        a: &MatrixOperand<'_>,
+        b: &MatrixOperand<'_>,
         (y, to): (u64, &[usize]),
         math: Math,
-    ) -> Result<Vec<Product>> {
+    ) -> Result<Vec<DeviceProduct>> {
         let outer = &to[..to.len() - 2];
-        let matrix_elements =
-            |operand: &Operand<'_>| operand.shape[operand.shape.len() - 2..].iter().product::<usize>() as i64;
-        let batch_strides = |operand: &Operand<'_>| -> Vec<i64> {
+        let matrix_elements = |operand: &MatrixOperand<'_>| {
+            operand.shape[operand.shape.len() - 2..].iter().product::<usize>() as i64
+        };
+        let batch_strides = |operand: &MatrixOperand<'_>| -> Vec<i64> {
             let own = broadcast_strides(&operand.shape[..operand.shape.len() - 2], outer);
             own.iter().map(|stride| stride * matrix_elements(operand)).collect()
         };
@@ -88,8 +89,8 @@ impl Product {
         if [rows, inner, columns].iter().any(|&n| i32::try_from(n).is_err()) {
             return Err(Error::memory("a matrix is too large for cuBLASLt; use a smaller batch"));
         }
-        let y = Matrix { at: y, transposed: false, rows, columns, stride: strides[2] };
-        let a = Matrix { rows: if a.transposed { inner } else { rows }, ..a.matrix(strides[0]) };
+        let y = DeviceMatrix { at: y, transposed: false, rows, columns, stride: strides[2] };
+        let a = DeviceMatrix { rows: if a.transposed { inner } else { rows }, ..a.matrix(strides[0]) };
         let b = b.matrix(strides[1]);
         let product = |step: usize, first: usize| {
             let mut offsets = strides.map(|stride| first as i64 * stride);
@@ -101,7 +102,7 @@ impl Product {
                     *offset += index * strides[axis];
                 }
             }
-            Product {
+            DeviceProduct {
                 a: a.moved(offsets[0], math),
                 b: b.moved(offsets[1], math),
                 y: y.moved(offsets[2], math),
@@ -120,8 +121,8 @@ mod tests {
     use super::*;
 
     /// Computes these products as the library does, from values that begin at address 0.
-    fn computed(products: &[Product], a: &[f64], b: &[f64], y: &mut [f64]) {
-        let element = |matrix: &Matrix, sample: i32, row: usize, column: usize| {
+    fn computed(products: &[DeviceProduct], a: &[f64], b: &[f64], y: &mut [f64]) {
+        let element = |matrix: &DeviceMatrix, sample: i32, row: usize, column: usize| {
             let start = (matrix.at / 8) as i64 + i64::from(sample) * matrix.stride;
             let place =
                 if matrix.transposed { column * matrix.columns + row } else { row * matrix.columns + column };
@@ -166,9 +167,9 @@ mod tests {
                 );
                 let outer = [outer_a[0].max(outer_b[0]), outer_a[1].max(outer_b[1])];
                 let to = [outer[0], outer[1], rows, columns];
-                let a = Operand { at: 0, shape: &of_a, transposed: transposed[0] };
-                let b = Operand { at: 0, shape: &of_b, transposed: transposed[1] };
-                let products = Product::all(&a, &b, (0, &to), Math::F64).unwrap();
+                let a = MatrixOperand { at: 0, shape: &of_a, transposed: transposed[0] };
+                let b = MatrixOperand { at: 0, shape: &of_b, transposed: transposed[1] };
+                let products = DeviceProduct::all(&a, &b, (0, &to), Math::F64).unwrap();
                 assert_eq!(products.len(), count, "{outer_a:?} {outer_b:?}");
                 let (x, w) = (numbers(of_a.iter().product()), numbers(of_b.iter().product()));
                 let mut y = vec![0.0; to.iter().product()];

@@ -11,7 +11,7 @@ use super::Math;
 use super::buffer::DeviceBuffer;
 use super::command::{Arguments, BLOCK, Command, Launch};
 use super::device::Device;
-use super::elementwise::{OperandAccess, Source, VECTOR_WIDTH};
+use super::elementwise::{KernelSource, OperandAccess, VECTOR_WIDTH};
 use super::generated_kernels::{Sources, sources};
 use super::instance::{Instance, StepCommands};
 use super::kernel_parameters::{self, CoalescedAxes, repeated};
@@ -263,7 +263,7 @@ impl CudaProgram {
                 operands = operands.with(coalesced.along(position));
             }
         }
-        let function = self.device.function(self.generated[*text], Source::NAME)?;
+        let function = self.device.function(self.generated[*text], KernelSource::NAME)?;
         let launch = match source.reduced {
             None => {
                 let arguments = Arguments::default().with(count as u32).with(u32::from(wide)).and(operands);

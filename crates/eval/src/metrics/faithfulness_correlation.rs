@@ -3,7 +3,7 @@
 use monosplit_graph::{Noise, Options, Result};
 
 use super::baseline::PixelBaseline;
-use super::feature_removal::Unit;
+use super::feature_removal::FeatureUnit;
 use super::map_normalisation::MapNormalisation;
 use super::order::MOST_PLACES;
 use super::perturbed_copies::{self, MeasuredOutput, each};
@@ -21,7 +21,7 @@ pub struct FaithfulnessCorrelation {
     /// Features in each.
     pub subset: usize,
     /// What a feature is.
-    pub unit: Unit,
+    pub unit: FeatureUnit,
     /// What replaces removed features.
     pub baseline: PixelBaseline,
     /// Which output of the network is measured.
@@ -38,7 +38,7 @@ impl FaithfulnessCorrelation {
         FaithfulnessCorrelation {
             runs: 100,
             subset: 224,
-            unit: if preset == MetricPreset::Quantus05 { Unit::Pixel } else { Unit::Value },
+            unit: if preset == MetricPreset::Quantus05 { FeatureUnit::Pixel } else { FeatureUnit::Value },
             baseline: PixelBaseline::Black,
             output: MeasuredOutput::Probability,
             normalisation: MapNormalisation::NORMALISED,
@@ -51,7 +51,11 @@ impl FaithfulnessCorrelation {
         Ok(FaithfulnessCorrelation {
             runs: options.count("runs", preset.runs, 2..=100_000)?,
             subset: options.count("subset", preset.subset, 1..=MOST_PLACES)?,
-            unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
+            unit: options.one_of(
+                "unit",
+                preset.unit,
+                &[("pixel", FeatureUnit::Pixel), ("value", FeatureUnit::Value)],
+            )?,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
             normalisation: preset.normalisation.read(options)?,
@@ -60,7 +64,7 @@ impl FaithfulnessCorrelation {
     }
 
     fn features(&self, arrays: &CaseArrays<'_>) -> usize {
-        arrays.pixels() * if self.unit == Unit::Value { arrays.channels } else { 1 }
+        arrays.pixels() * if self.unit == FeatureUnit::Value { arrays.channels } else { 1 }
     }
 
     /// Subset number `run` of a case.
@@ -88,8 +92,10 @@ impl FaithfulnessCorrelation {
         let remove = |run: usize, copy: &mut [f32]| {
             for &place in &subsets[run] {
                 match self.unit {
-                    Unit::Value => copy[place] = levels[place / pixels],
-                    Unit::Pixel => (0..levels.len()).for_each(|c| copy[c * pixels + place] = levels[c]),
+                    FeatureUnit::Value => copy[place] = levels[place / pixels],
+                    FeatureUnit::Pixel => {
+                        (0..levels.len()).for_each(|c| copy[c * pixels + place] = levels[c])
+                    }
                 }
             }
         };
@@ -117,7 +123,7 @@ impl Metric for FaithfulnessCorrelation {
     }
 
     fn check(&self, frame: &CaseShape) -> Result<()> {
-        let features = frame.pixels() * if self.unit == Unit::Value { frame.channels } else { 1 };
+        let features = frame.pixels() * if self.unit == FeatureUnit::Value { frame.channels } else { 1 };
         frame.holds((self.name(), "subset"), self.subset, features)
     }
 

@@ -14,7 +14,7 @@ const SMALL: usize = 4;
 
 /// What counts as one feature of an image.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unit {
+pub enum FeatureUnit {
     /// A pixel, all its channels at once.
     #[default]
     Pixel,
@@ -26,12 +26,12 @@ pub enum Unit {
 pub(crate) struct Parts {
     places: Vec<usize>,
     ends: Vec<usize>,
-    unit: Unit,
+    unit: FeatureUnit,
 }
 
 impl Parts {
     /// Positions in order, `step` in each part.
-    pub(crate) fn of(places: Vec<usize>, step: usize, unit: Unit) -> Self {
+    pub(crate) fn of(places: Vec<usize>, step: usize, unit: FeatureUnit) -> Self {
         let count = places.len().div_ceil(step);
         let ends = (1..=count).map(|part| (part * step).min(places.len())).collect();
         Parts { places, ends, unit }
@@ -44,7 +44,7 @@ impl Parts {
             places.extend(part);
             ends.push(places.len());
         }
-        Parts { places, ends, unit: Unit::Pixel }
+        Parts { places, ends, unit: FeatureUnit::Pixel }
     }
 
     /// The number of parts.
@@ -68,7 +68,7 @@ impl Parts {
             };
             Some([range(|place, width| place / width, height)?, range(|place, width| place % width, width)?])
         };
-        (self.unit == Unit::Pixel && steps > 0).then(|| (0..steps).map(area).collect())?
+        (self.unit == FeatureUnit::Pixel && steps > 0).then(|| (0..steps).map(area).collect())?
     }
 
     /// For each pixel, or each value of each channel, the part it belongs to; `None` if one belongs to several.
@@ -78,7 +78,7 @@ impl Parts {
         }
         let never = self.len() as f32;
         let mut steps_of_pixels =
-            vec![never; if self.unit == Unit::Value { pixels * channels } else { pixels }];
+            vec![never; if self.unit == FeatureUnit::Value { pixels * channels } else { pixels }];
         for index in 0..self.len() {
             for &place in self.part(index) {
                 if std::mem::replace(&mut steps_of_pixels[place], index as f32) != never {
@@ -92,8 +92,10 @@ impl Parts {
     /// Replaces part `index` of an image by the level of each channel.
     fn overwrite(&self, index: usize, levels: &[f32], pixels: usize, image: &mut [f32]) {
         match self.unit {
-            Unit::Value => self.part(index).iter().for_each(|&place| image[place] = levels[place / pixels]),
-            Unit::Pixel => {
+            FeatureUnit::Value => {
+                self.part(index).iter().for_each(|&place| image[place] = levels[place / pixels])
+            }
+            FeatureUnit::Pixel => {
                 for (plane, level) in image.chunks_mut(pixels).zip(levels) {
                     self.part(index).iter().for_each(|&place| plane[place] = *level);
                 }

@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result, Tensor};
 
 use super::baseline::PixelBaseline;
-use super::feature_removal::{FeatureRemoval, Parts, Unit, area};
+use super::feature_removal::{FeatureRemoval, FeatureUnit, Parts, area};
 use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::perturbed_copies::{self, MeasuredOutput};
@@ -49,7 +49,7 @@ pub enum Substrate {
 }
 
 /// Half of the blur's side, and the deviation of its Gaussian: those of Petsiuk et al.
-const REACH: usize = 5;
+const RADIUS: usize = 5;
 const DEVIATION: f64 = 5.0;
 
 impl InsertionDeletion {
@@ -107,7 +107,7 @@ impl InsertionDeletion {
         let arrays = CaseArrays::of(case)?;
         let order = descending(&self.normalisation.of(&arrays.map), Ties::LaterFirst);
         let step = if self.step == 0 { arrays.width } else { self.step.min(arrays.pixels()) };
-        let parts = Parts::of(order, step, Unit::Pixel);
+        let parts = Parts::of(order, step, FeatureUnit::Pixel);
         let substrate = self.substrate(&arrays);
         let (from, to) = match self.direction {
             Direction::Insertion => {
@@ -125,8 +125,8 @@ impl InsertionDeletion {
 fn blurred(plane: &[f32], height: usize, width: usize) -> Vec<f32> {
     let weights = gaussian_of_an_impulse();
     let across = |value: &dyn Fn(usize) -> f64, place: usize, length: usize| -> f64 {
-        let near = place.saturating_sub(REACH)..(place + REACH + 1).min(length);
-        near.map(|other| weights[REACH + other - place] * value(other)).sum()
+        let near = place.saturating_sub(RADIUS)..(place + RADIUS + 1).min(length);
+        near.map(|other| weights[RADIUS + other - place] * value(other)).sum()
     };
     let rows: Vec<f64> = (0..height * width)
         .map(|i| across(&|x| f64::from(plane[i / width * width + x]), i % width, width))
@@ -136,17 +136,17 @@ fn blurred(plane: &[f32], height: usize, width: usize) -> Vec<f32> {
 
 /// A Gaussian on 11 places, what falls beyond them reflected back: SciPy's filter of an impulse among so many places,
 /// which is the published kernel.
-fn gaussian_of_an_impulse() -> [f64; 2 * REACH + 1] {
-    let reach = (4.0 * DEVIATION + 0.5) as i64;
+fn gaussian_of_an_impulse() -> [f64; 2 * RADIUS + 1] {
+    let radius = (4.0 * DEVIATION + 0.5) as i64;
     let weight = |x: i64| (-0.5 * (x as f64 / DEVIATION).powi(2)).exp();
-    let sum: f64 = (-reach..=reach).map(weight).sum();
-    let length = 2 * REACH as i64 + 1;
-    let mut kernel = [0.0; 2 * REACH + 1];
+    let sum: f64 = (-radius..=radius).map(weight).sum();
+    let length = 2 * RADIUS as i64 + 1;
+    let mut kernel = [0.0; 2 * RADIUS + 1];
     for (place, value) in kernel.iter_mut().enumerate() {
-        for x in -reach..=reach {
+        for x in -radius..=radius {
             let folded = (place as i64 + x).rem_euclid(2 * length);
             let folded = if folded < length { folded } else { 2 * length - 1 - folded };
-            if folded == REACH as i64 {
+            if folded == RADIUS as i64 {
                 *value += weight(x) / sum;
             }
         }

@@ -43,7 +43,7 @@ pub use completeness::{Completeness, CompletenessCriterion};
 pub use complexity::Complexity;
 pub use effective_complexity::EffectiveComplexity;
 pub use faithfulness_correlation::FaithfulnessCorrelation;
-pub use feature_removal::Unit;
+pub use feature_removal::FeatureUnit;
 pub use infidelity::{Infidelity, Product};
 pub use insertion_deletion::{Direction, InsertionDeletion, Substrate};
 pub use local_lipschitz::LocalLipschitz;

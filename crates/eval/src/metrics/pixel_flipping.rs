@@ -3,7 +3,7 @@
 use monosplit_graph::{Options, Result};
 
 use super::baseline::PixelBaseline;
-use super::feature_removal::{FeatureRemoval, Parts, Unit, area};
+use super::feature_removal::{FeatureRemoval, FeatureUnit, Parts, area};
 use super::map_normalisation::MapNormalisation;
 use super::order::{MOST_PLACES, Ties, descending};
 use super::perturbed_copies::{self, MeasuredOutput};
@@ -21,7 +21,7 @@ pub struct PixelFlipping {
     /// Features removed in one step.
     pub step: usize,
     /// What a feature is.
-    pub unit: Unit,
+    pub unit: FeatureUnit,
     /// What replaces them.
     pub baseline: PixelBaseline,
     /// Which output of the network is measured.
@@ -50,7 +50,7 @@ impl PixelFlipping {
     pub fn preset(preset: MetricPreset) -> Self {
         let quantus = PixelFlipping {
             step: 1,
-            unit: Unit::Value,
+            unit: FeatureUnit::Value,
             baseline: PixelBaseline::Black,
             output: MeasuredOutput::Probability,
             curve: Curve::Score,
@@ -60,10 +60,10 @@ impl PixelFlipping {
         };
         match preset {
             MetricPreset::Quantus06 => quantus,
-            MetricPreset::Quantus05 => PixelFlipping { unit: Unit::Pixel, ..quantus },
+            MetricPreset::Quantus05 => PixelFlipping { unit: FeatureUnit::Pixel, ..quantus },
             MetricPreset::Paper => PixelFlipping {
                 step: 112,
-                unit: Unit::Pixel,
+                unit: FeatureUnit::Pixel,
                 baseline: PixelBaseline::Mean,
                 output: MeasuredOutput::Logit,
                 curve: Curve::Drop,
@@ -76,7 +76,11 @@ impl PixelFlipping {
         let preset = Self::preset(MetricPreset::read(options, MetricPreset::Paper)?);
         Ok(PixelFlipping {
             step: options.count("step", preset.step, 1..=MOST_PLACES)?,
-            unit: options.one_of("unit", preset.unit, &[("pixel", Unit::Pixel), ("value", Unit::Value)])?,
+            unit: options.one_of(
+                "unit",
+                preset.unit,
+                &[("pixel", FeatureUnit::Pixel), ("value", FeatureUnit::Value)],
+            )?,
             baseline: preset.baseline.read(options)?,
             output: preset.output.read(options)?,
             curve: options.one_of(
@@ -93,7 +97,7 @@ impl PixelFlipping {
     fn value(&self, case: &Case<'_>) -> Result<f64, MeasureError> {
         let arrays = CaseArrays::of(case)?;
         let map = self.normalisation.of(&arrays.map);
-        let map = if self.unit == Unit::Value { arrays.spread(&map) } else { map };
+        let map = if self.unit == FeatureUnit::Value { arrays.spread(&map) } else { map };
         let features = map.len();
         let step = self.step.clamp(1, features);
         let end = features as f64 * self.auc.clamp(0.0, 100.0) / 100.0;

@@ -31,8 +31,8 @@ impl SsimWindow {
         let weights: Vec<f64> = match self {
             SsimWindow::Uniform(size) => vec![1.0; size.max(1)],
             SsimWindow::Gaussian(deviation) => {
-                let reach = (3.5 * deviation + 0.5) as i64;
-                (-reach..=reach).map(|x| (-0.5 * (x as f64 / deviation).powi(2)).exp()).collect()
+                let radius = (3.5 * deviation + 0.5) as i64;
+                (-radius..=radius).map(|x| (-0.5 * (x as f64 / deviation).powi(2)).exp()).collect()
             }
         };
         let sum: f64 = weights.iter().sum();

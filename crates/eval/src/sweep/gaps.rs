@@ -2,7 +2,7 @@
 
 use monosplit_graph::{Error, Result};
 
-use super::{EvaluatedImage, MissingValues, StageGrid, StageIds, Unit};
+use super::{EvaluatedImage, MissingValues, StageGrid, StageIds, WorkUnit};
 use crate::store::Store;
 
 impl StageGrid {
@@ -14,7 +14,7 @@ impl StageGrid {
         ids: &StageIds,
         images: &[EvaluatedImage],
         unit: usize,
-    ) -> Result<Unit> {
+    ) -> Result<WorkUnit> {
         let blocks = images.len().div_ceil(self.batch).max(1);
         let group = unit / blocks;
         let block = images.chunks(self.batch).nth(unit % blocks);
@@ -25,7 +25,7 @@ impl StageGrid {
             .iter()
             .flat_map(|&candidate| block.iter().map(move |image| (ids.configurations[candidate], image.id)))
             .collect();
-        let mut unit = Unit { group, images: block.to_vec(), missing: Vec::new() };
+        let mut unit = WorkUnit { group, images: block.to_vec(), missing: Vec::new() };
         for (number, known) in store.measured(key, &wanted)?.into_iter().enumerate() {
             let missing = (0..ids.metrics.len()).filter(|&metric| !known.contains(&ids.metrics[metric]));
             let metrics: Vec<usize> = missing.collect();
@@ -38,7 +38,7 @@ impl StageGrid {
     }
 
     /// The id of the configuration of a missing value, and that of its image.
-    pub(super) fn key(&self, ids: &StageIds, unit: &Unit, values: &MissingValues) -> (i64, i64) {
+    pub(super) fn key(&self, ids: &StageIds, unit: &WorkUnit, values: &MissingValues) -> (i64, i64) {
         (ids.configurations[self.groups[unit.group][values.member]], unit.images[values.image].id)
     }
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use monosplit_graph::{Error, Result};
 use monosplit_image::Preprocess;
 
-use super::{Evaluator, MissingValues, Outcome, StageGrid, StageIds, Unit};
+use super::{Evaluator, MissingValues, Outcome, StageGrid, StageIds, WorkUnit};
 use crate::candidate::Candidate;
 use crate::dataset::{DataSet, DatasetSample};
 use crate::metric::Undefined;
@@ -41,7 +41,7 @@ impl<'a> Measurer<'a> {
     }
 
     /// Computes the missing values of a unit and hands them to `take` one by one, image after image.
-    pub fn measure(&mut self, unit: &Unit, take: &mut dyn FnMut(Measured) -> Result<()>) -> Result<()> {
+    pub fn measure(&mut self, unit: &WorkUnit, take: &mut dyn FnMut(Measured) -> Result<()>) -> Result<()> {
         self.check(unit)?;
         let grid = &self.grid;
         let members = &grid.groups[unit.group];
@@ -89,7 +89,7 @@ impl<'a> Measurer<'a> {
     }
 
     /// An error if a unit, which may come from another process, is not one of this grid.
-    fn check(&self, unit: &Unit) -> Result<()> {
+    fn check(&self, unit: &WorkUnit) -> Result<()> {
         let (grid, ids) = (&self.grid, &self.ids);
         let fits = |values: &MissingValues| {
             grid.groups.get(unit.group).is_some_and(|group| values.member < group.len())

@@ -73,7 +73,7 @@ pub struct StageIds {
 
 /// A unit of work: what is missing of a group of candidates on a block of images.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unit {
+pub struct WorkUnit {
     /// The index of the group.
     pub group: usize,
     /// The whole block, also images of which nothing is missing: bits must not depend on where a run was interrupted.
@@ -111,7 +111,7 @@ impl StageGrid {
     }
 }
 
-impl Unit {
+impl WorkUnit {
     /// The number of missing values.
     pub fn rows(&self) -> usize {
         self.missing.iter().map(|values| values.metrics.len()).sum()
@@ -193,14 +193,14 @@ mod tests {
     }
 
     impl Bench {
-        fn gaps(&self) -> Vec<Unit> {
+        fn gaps(&self) -> Vec<WorkUnit> {
             let units = 0..self.grid.units(self.images.len());
             units
                 .map(|unit| self.grid.gap((&self.store, self.key), &self.ids, &self.images, unit).unwrap())
                 .collect()
         }
 
-        fn measured(&self, unit: &Unit) -> Result<Vec<Row>> {
+        fn measured(&self, unit: &WorkUnit) -> Result<Vec<Row>> {
             let preprocess = Preset::Unit.options().fit([3, 4, 4], monosplit_image::Fit::Auto)?;
             let stage = (self.grid.clone(), self.ids.clone());
             let mut measurer = Measurer::new(stage, (&self.data, &preprocess), Box::new(Naming::default()));
@@ -221,7 +221,7 @@ mod tests {
     fn gaps_are_what_is_missing_and_rows_are_the_same_from_any_state() {
         let mut bench = bench("sweep");
         let whole = bench.gaps();
-        assert_eq!((whole.len(), whole.iter().map(Unit::rows).sum::<usize>()), (2 * 3, 6 * 5 * 2));
+        assert_eq!((whole.len(), whole.iter().map(WorkUnit::rows).sum::<usize>()), (2 * 3, 6 * 5 * 2));
         let rows: Vec<Row> = whole.iter().flat_map(|unit| bench.measured(unit).unwrap()).collect();
         assert_eq!(rows.iter().filter(|row| row.value.is_none()).count(), 2, "one in each group");
         let key = |row: &Row| (row.configuration, row.image, row.metric);
@@ -230,7 +230,7 @@ mod tests {
             rows.iter().enumerate().filter(|(at, _)| at % 3 == 1).map(|(_, row)| row.clone()).collect();
         assert_eq!(bench.store.put(bench.key, &some, &provenance()).unwrap(), 20);
         let left = bench.gaps();
-        assert_eq!(left.iter().map(Unit::rows).sum::<usize>(), 40);
+        assert_eq!(left.iter().map(WorkUnit::rows).sum::<usize>(), 40);
         let again: Vec<Row> = left.iter().flat_map(|unit| bench.measured(unit).unwrap()).collect();
         let expected: Vec<Row> =
             rows.iter().enumerate().filter(|(at, _)| at % 3 != 1).map(|(_, row)| row.clone()).collect();
@@ -243,7 +243,7 @@ mod tests {
     fn units_of_other_stages_and_images_that_changed_are_refused() {
         let bench = bench("sweep-refused");
         let unit = bench.gaps().remove(0);
-        let refused = |change: &dyn Fn(&mut Unit)| {
+        let refused = |change: &dyn Fn(&mut WorkUnit)| {
             let mut unit = unit.clone();
             change(&mut unit);
             bench.measured(&unit).unwrap_err().to_string()

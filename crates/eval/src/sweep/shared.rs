@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use monosplit_explain::Progress;
 use monosplit_graph::Result;
 
-use super::{EvaluatedImage, Measured, Measurer, StageGrid, StageIds, Unit};
+use super::{EvaluatedImage, Measured, Measurer, StageGrid, StageIds, WorkUnit};
 use crate::store::{Provenance, Row, Store, Worker};
 
 /// How long a process with nothing left to claim waits before it checks whether the others are done.
@@ -73,17 +73,17 @@ impl SharedSweep<'_> {
         }
     }
 
-    fn gap(&self, unit: usize) -> Result<Unit> {
+    fn gap(&self, unit: usize) -> Result<WorkUnit> {
         self.stage.0.gap((self.store, self.key), self.stage.1, self.images, unit)
     }
 
-    fn id(&self, unit: &Unit, values: &super::MissingValues) -> (i64, i64) {
+    fn id(&self, unit: &WorkUnit, values: &super::MissingValues) -> (i64, i64) {
         self.stage.0.key(self.stage.1, unit, values)
     }
 
     /// What this worker has claimed of the missing values; none if nothing. They are read again, because another worker may have
     /// stored some before the claim.
-    fn claimed(&mut self, number: usize, open: &Unit) -> Result<Option<Unit>> {
+    fn claimed(&mut self, number: usize, open: &WorkUnit) -> Result<Option<WorkUnit>> {
         if open.missing.is_empty() {
             return Ok(None);
         }
@@ -106,7 +106,7 @@ impl SharedSweep<'_> {
     /// Measures a claimed unit and stores its rows as they come.
     fn work(
         &mut self,
-        unit: &Unit,
+        unit: &WorkUnit,
         measurer: &mut Measurer<'_>,
         (done, total): (&mut usize, usize),
     ) -> Result<()> {

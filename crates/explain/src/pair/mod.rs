@@ -151,11 +151,11 @@ impl Writer<'_> {
             }
             Op::Pad { padding: Padding::Constant(fill), pads } => {
                 let a = self.streams[&node.inputs[0]];
-                let mut framed = |x: NodeId, fill: f64| {
+                let mut padded = |x: NodeId, fill: f64| {
                     let padding = Padding::Constant(fill.max(0.0));
                     self.graph.add(Op::Pad { padding, pads: pads.clone() }, &[x])
                 };
-                Ok(Streams { plus: framed(a.plus, *fill)?, minus: framed(a.minus, -fill)? })
+                Ok(Streams { plus: padded(a.plus, *fill)?, minus: padded(a.minus, -fill)? })
             }
             // Linear with non-negative coefficients.
             op @ (Op::Pad { .. }

@@ -20,15 +20,15 @@ impl GraphMethod for AblationCam {
         let level = self.level(builder, at)?;
         let value = one_copy(&mut builder.graph, at)?;
         let mut weights = Vec::new();
-        for piece in network.pieces(layout.channels())? {
+        for chunk in network.chunks(layout.channels())? {
             let g = &mut builder.graph;
             let mut shape = vec![1; layout.dims().len() + 2];
-            shape[0] = piece.len();
+            shape[0] = chunk.len();
             if let Some(axis) = axes.channels {
                 shape[axis + 1] = layout.channels();
             }
             let is_own = |own: usize| (0..layout.channels()).map(move |channel| channel == own);
-            let ablated = g.constant(Tensor::new(shape, piece.flat_map(is_own).collect::<Vec<bool>>())?);
+            let ablated = g.constant(Tensor::new(shape, chunk.flat_map(is_own).collect::<Vec<bool>>())?);
             let copies = g.select(ablated, level, value)?;
             let score = network.run(builder, copies)?.score(builder)?;
             let g = &mut builder.graph;

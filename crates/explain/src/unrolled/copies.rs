@@ -75,8 +75,8 @@ impl CopiedNetwork {
         Ok(CopiedNetwork { graph, crossing: cut.crossing, constants, samples, batch })
     }
 
-    /// So many copies, divided into pieces. A network of fixed batch size takes one copy of all its samples at a time.
-    pub(crate) fn pieces(&self, total: usize) -> Result<Vec<Range<usize>>> {
+    /// So many copies, divided into chunks. A network of fixed batch size takes one copy of all its samples at a time.
+    pub(crate) fn chunks(&self, total: usize) -> Result<Vec<Range<usize>>> {
         let size = match self.samples {
             Dim::Batch(_) => self.batch,
             Dim::Fixed(_) => 1,
@@ -88,7 +88,7 @@ impl CopiedNetwork {
                  times; take more at a time, or fewer in all"
             )));
         }
-        Ok((0..count).map(|piece| piece * size..((piece + 1) * size).min(total)).collect())
+        Ok((0..count).map(|chunk| chunk * size..((chunk + 1) * size).min(total)).collect())
     }
 
     /// Writes the network for `copies`, `[K, N, …]`.
@@ -121,7 +121,7 @@ impl CopiedNetwork {
                             g.add(for_copies(op, count), &inputs).map_err(|e| e.at(node.label.display()))?
                         }
                     };
-                    // What is made for each sample has another length in a piece of another number of copies.
+                    // What is made for each sample has another length in a chunk of another number of copies.
                     let of_samples = node.shape.dims().iter().any(|dim| matches!(dim, Dim::Batch(_)));
                     if node.is_constant() && !of_samples {
                         self.constants.insert(id, value);
@@ -181,7 +181,7 @@ pub(super) fn add_up(g: &mut Graph, sum: Option<NodeId>, copies: NodeId) -> Resu
     }))
 }
 
-/// The result of a loop over pieces; an error if there was none.
+/// The result of a loop over chunks; an error if there was none.
 pub(super) fn total(sum: Option<NodeId>) -> Result<NodeId> {
     sum.ok_or_else(|| Error::argument("the method makes no copies"))
 }

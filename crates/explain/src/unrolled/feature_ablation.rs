@@ -29,10 +29,10 @@ impl GraphMethod for FeatureAblation {
         let numbers: Vec<i64> = groups.of_element.iter().map(|&group| group as i64).collect();
         let of_element = g.constant(Tensor::new([&[1, 1], layout.dims()].concat(), numbers)?);
         let mut falls = Vec::new();
-        for piece in network.pieces(groups.count)? {
+        for chunk in network.chunks(groups.count)? {
             let g = &mut builder.graph;
-            let shape = [vec![piece.len()], vec![1; layout.dims().len() + 1]].concat();
-            let own = g.constant(Tensor::new(shape, piece.map(|group| group as i64).collect::<Vec<i64>>())?);
+            let shape = [vec![chunk.len()], vec![1; layout.dims().len() + 1]].concat();
+            let own = g.constant(Tensor::new(shape, chunk.map(|group| group as i64).collect::<Vec<i64>>())?);
             let removed = g.binary(Binary::Equal, of_element, own)?;
             let copies = g.select(removed, replacement, value)?;
             let score = network.run(builder, copies)?.score(builder)?;

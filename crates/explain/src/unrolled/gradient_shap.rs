@@ -23,15 +23,15 @@ impl GraphMethod for GradientShap {
         };
         let rank = builder.graph.node(at).shape.rank();
         let mut sum = None;
-        for piece in network.pieces(self.samples)? {
+        for chunk in network.chunks(self.samples)? {
             let start = match (&given, own) {
-                (Some(given), _) => builder.graph.constant(self.drawn(given, noise, piece.clone())?),
+                (Some(given), _) => builder.graph.constant(self.drawn(given, noise, chunk.clone())?),
                 (None, Some(own)) => one_copy(&mut builder.graph, own)?,
                 (None, None) => builder.graph.number(0.0),
             };
-            let ends = noisy(builder, self.strength, noise, piece.clone())?;
+            let ends = noisy(builder, self.strength, noise, chunk.clone())?;
             let g = &mut builder.graph;
-            let shares = per_copy(g, rank, piece.map(|number| self.share(noise, number)))?;
+            let shares = per_copy(g, rank, chunk.map(|number| self.share(noise, number)))?;
             let ways = g.minus(ends, start)?;
             let gone = g.times(shares, ways)?;
             let copies = g.plus(start, gone)?;
@@ -47,9 +47,9 @@ impl GraphMethod for GradientShap {
 
 impl GradientShap {
     /// The baselines of these points, `[K, 1, …]`.
-    fn drawn(&self, given: &Tensor, noise: Noise, piece: std::ops::Range<usize>) -> Result<Tensor> {
-        let count = piece.len();
-        let picked = rows(given, piece.map(|number| self.pick(noise, number, given.shape()[0])))?;
+    fn drawn(&self, given: &Tensor, noise: Noise, chunk: std::ops::Range<usize>) -> Result<Tensor> {
+        let count = chunk.len();
+        let picked = rows(given, chunk.map(|number| self.pick(noise, number, given.shape()[0])))?;
         let shape = [&[count, 1], &given.shape()[1..]].concat();
         picked.reshaped(shape)
     }

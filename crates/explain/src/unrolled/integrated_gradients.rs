@@ -18,8 +18,8 @@ impl GraphMethod for IntegratedGradients {
         let way = builder.graph.minus(at, start)?;
         let (starts, ways) = (one_copy(&mut builder.graph, start)?, one_copy(&mut builder.graph, way)?);
         let mut sum = None;
-        for piece in network.pieces(nodes.len())? {
-            let points = &nodes[piece];
+        for chunk in network.chunks(nodes.len())? {
+            let points = &nodes[chunk];
             let g = &mut builder.graph;
             let shares = per_copy(g, rank, points.iter().map(|point| point.0))?;
             let gone = g.times(shares, ways)?;

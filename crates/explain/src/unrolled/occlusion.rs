@@ -23,9 +23,9 @@ impl GraphMethod for Occlusion {
         let value = one_copy(g, at)?;
         let spatial = layout.spatial_dims();
         let mut sum = None;
-        for piece in network.pieces(windows.len())? {
+        for chunk in network.chunks(windows.len())? {
             let g = &mut builder.graph;
-            let inside = covered(g, &windows[piece], spatial)?;
+            let inside = covered(g, &windows[chunk], spatial)?;
             let mask = super::copies::over_channels(g, inside, channels)?;
             let copies = g.select(mask, replacement, value)?;
             let score = network.run(builder, copies)?.score(builder)?;

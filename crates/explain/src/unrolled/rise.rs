@@ -24,9 +24,9 @@ impl GraphMethod for Rise {
         let way = g.minus(at, replacement)?;
         let (start, way) = (one_copy_of(g, replacement, at)?, one_copy(g, way)?);
         let mut sum = None;
-        for piece in network.pieces(self.samples)? {
+        for chunk in network.chunks(self.samples)? {
             let g = &mut builder.graph;
-            let masks = self.masks(g, piece, &layout)?;
+            let masks = self.masks(g, chunk, &layout)?;
             let open = over_channels(g, masks, channels)?;
             let shown = g.times(open, way)?;
             let copies = g.plus(start, shown)?;
@@ -56,10 +56,10 @@ fn one_copy_of(g: &mut Graph, replacement: NodeId, at: NodeId) -> Result<NodeId>
 
 impl Rise {
     /// These masks, `[K, 1, …]`: along each axis the grid is enlarged by a matrix that begins where the shift of the mask says.
-    fn masks(&self, g: &mut Graph, piece: Range<usize>, layout: &SampleLayout) -> Result<NodeId> {
-        let count = piece.len();
+    fn masks(&self, g: &mut Graph, chunk: Range<usize>, layout: &SampleLayout) -> Result<NodeId> {
+        let count = chunk.len();
         let (grid, lengths) = (self.cells_along(layout), layout.spatial_dims());
-        let drawn: Vec<_> = piece.map(|number| self.drawn(number, layout)).collect();
+        let drawn: Vec<_> = chunk.map(|number| self.drawn(number, layout)).collect();
         let cells: Vec<f64> = drawn.iter().flat_map(|mask| mask.cells.iter().copied()).collect();
         let mut masks = g.constant(Tensor::new([&[count], &*grid].concat(), cells)?);
         if !layout.is_table() {

@@ -22,9 +22,9 @@ impl GraphMethod for ScoreCam {
         let image_channels = builder.axes(image)?.channels;
         let channels = channels_first(&mut builder.graph, at, axes.channels)?;
         let mut measured = Vec::new();
-        for piece in network.pieces(layout.channels())? {
+        for chunk in network.chunks(layout.channels())? {
             let g = &mut builder.graph;
-            let (mask, is_varied) = self.masks(g, channels, piece, size.spatial_dims())?;
+            let (mask, is_varied) = self.masks(g, channels, chunk, size.spatial_dims())?;
             let mask = over_channels(g, mask, image_channels)?;
             let images = one_copy(g, image)?;
             let copies = g.times(mask, images)?;
@@ -56,11 +56,11 @@ impl ScoreCam {
         &self,
         g: &mut Graph,
         channels: NodeId,
-        piece: Range<usize>,
+        chunk: Range<usize>,
         lengths: &[usize],
     ) -> Result<(NodeId, NodeId)> {
-        let count = piece.len();
-        let own = Op::Slice { axis: 0, start: piece.start, step: 1, length: count };
+        let count = chunk.len();
+        let own = Op::Slice { axis: 0, start: chunk.start, step: 1, length: count };
         let own = g.add(own, &[channels])?;
         let dims = g.node(own).shape.dims().to_vec();
         let rows = dims[0].times(dims[1]).unwrap_or(dims[1]);

@@ -67,9 +67,9 @@ impl SmoothGrad {
         let mut network = CopiedNetwork::gradients(builder, image, at, self.batch)?;
         let noise = Noise::new(self.seed).stream("noisy image");
         let mut found: Option<Moments> = None;
-        for piece in network.pieces(self.samples)? {
-            let count = piece.len();
-            let copies = noisy(builder, self.strength, noise, piece)?;
+        for chunk in network.chunks(self.samples)? {
+            let count = chunk.len();
+            let copies = noisy(builder, self.strength, noise, chunk)?;
             let gradient = network.run(builder, copies)?.gradient;
             let g = &mut builder.graph;
             let values = match self.of {
@@ -92,19 +92,19 @@ pub(super) fn noisy(
     builder: &mut ExplanationBuilder<'_>,
     strength: Strength,
     noise: Noise,
-    piece: Range<usize>,
+    chunk: Range<usize>,
 ) -> Result<NodeId> {
     let image = builder.image();
     let layout = builder.layout(image)?;
     let rank = layout.dims().len() + 1;
     let length = layout.len() as u64;
-    let shape = [&[piece.len(), 1], layout.dims()].concat();
+    let shape = [&[chunk.len(), 1], layout.dims()].concat();
     let g = &mut builder.graph;
     let images = one_copy(g, image)?;
     let deviation = match strength {
         Strength::Deviation(0.0) | Strength::Share(0.0) => {
             let none = g
-                .constant(Tensor::new([vec![piece.len()], vec![1; rank]].concat(), vec![0f64; piece.len()])?);
+                .constant(Tensor::new([vec![chunk.len()], vec![1; rank]].concat(), vec![0f64; chunk.len()])?);
             return g.plus(images, none);
         }
         Strength::Deviation(deviation) => g.number(deviation),
@@ -116,7 +116,7 @@ pub(super) fn noisy(
             g.scaled(share, range)?
         }
     };
-    let numbers = piece.flat_map(|number| {
+    let numbers = chunk.flat_map(|number| {
         let noise = noise.numbered(number as u64);
         (0..length).map(move |element| noise.gaussian(element))
     });

@@ -18,7 +18,7 @@ use crate::page::FILES;
 use crate::response::Response;
 
 /// How long a body may pause.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 /// The longest name of a session or a slot.
 const LONGEST_NAME: usize = 64;
 /// The largest picture of the gallery that is sent to be shown.
@@ -130,7 +130,7 @@ fn body(stream: &mut TcpStream, head: &Head, begun: Vec<u8>, shared: &Shared) ->
     if head.expects_continue {
         stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").map_err(|_| Refusal::Timeout)?;
     }
-    stream.set_read_timeout(Some(PATIENCE)).map_err(|_| Refusal::Timeout)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(|_| Refusal::Timeout)?;
     // Memory is taken as bytes arrive, not as they are announced.
     let mut bytes = begun;
     if bytes.len() > length {

@@ -11,7 +11,7 @@ const MOST_BYTES: usize = 16 << 10;
 /// The most header lines.
 const MOST_LINES: usize = 64;
 /// How long a head may take to arrive.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What is read of a request's head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,7 +36,7 @@ impl Head {
         let mut bytes = Vec::new();
         let mut chunk = [0; 4096];
         loop {
-            let left = PATIENCE.saturating_sub(start.elapsed());
+            let left = TIMEOUT.saturating_sub(start.elapsed());
             if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
                 return Err(Refusal::Timeout);
             }

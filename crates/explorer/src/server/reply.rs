@@ -5,7 +5,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 /// How long a client may take for what is sent to it.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What browsers may do with all that is sent: nothing that leaves this server. Notebooks of this machine may frame the page.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
@@ -69,7 +69,7 @@ fn send(
     content: &[u8],
 ) -> io::Result<()> {
     stream.set_nonblocking(false)?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\

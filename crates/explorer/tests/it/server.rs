@@ -10,7 +10,7 @@ use monosplit_explorer::{Exhibit, ExhibitedRun, RunMember, RunStage, RunTables, 
 use serde_json::{Value, json};
 
 /// Longer than anything here takes on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const SESSION: &str = "0123456789abcdef";
 
 struct Served {
@@ -34,7 +34,7 @@ impl Served {
 
     fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], self.port))).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
         stream
     }
 
@@ -90,7 +90,7 @@ impl Served {
     fn wait_for_no_jobs(&self) {
         let start = Instant::now();
         while self.server.jobs() > 0 {
-            assert!(start.elapsed() < PATIENCE, "{} jobs go on", self.server.jobs());
+            assert!(start.elapsed() < TIMEOUT, "{} jobs go on", self.server.jobs());
             thread::sleep(Duration::from_millis(10));
         }
     }

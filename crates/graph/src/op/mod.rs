@@ -1,6 +1,7 @@
 //! What a node can do: a closed set of operations with their attributes resolved. Everything ONNX leaves to
 //! run time or to convention (automatic padding, negative axes, `-1` in a shape) is decided on import.
 
+mod along_axis;
 mod elementwise;
 mod integer_function;
 mod key;
@@ -11,6 +12,7 @@ mod window;
 pub use crate::resampling::Taps;
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
+pub use along_axis::AlongAxis;
 pub use elementwise::{Binary, Unary, wrap};
 pub use integer_function::IntegerFunction;
 pub use key::OpKey;

@@ -188,7 +188,7 @@ fn shift_is_uniform(op: &Op) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::{Noise, agree, count};
+    use super::super::reference::{SampleNumbers, agree, count};
     use super::*;
     use crate::graph::Label;
     use crate::shape::Shape;
@@ -198,14 +198,14 @@ mod tests {
 
     struct Builder {
         graph: Graph,
-        noise: Noise,
+        noise: SampleNumbers,
     }
 
     impl Builder {
         fn new(shape: &[usize]) -> (Self, NodeId) {
             let mut graph = Graph::new();
             let x = graph.input("x", Shape::batched(shape), Kind::Float);
-            (Builder { graph, noise: Noise::new(7) }, x)
+            (Builder { graph, noise: SampleNumbers::new(7) }, x)
         }
 
         fn weight(&mut self, shape: &[usize]) -> NodeId {

@@ -166,7 +166,7 @@ mod tests {
 
     fn classifier() -> Graph {
         let mut g = Graph::new();
-        let mut noise = reference::Noise::new(1);
+        let mut noise = reference::SampleNumbers::new(1);
         let x = g.input("x", Shape::batched(&[2, 4, 4]), Kind::Float);
         let w = g.constant(noise.tensor(&[3, 2, 3, 3]));
         let w = g.unary(Unary::Neg, w).unwrap();

@@ -8,7 +8,7 @@ use crate::graph::{Graph, NodeId};
 use crate::op::{Op, Unary};
 use crate::tensor::Kind;
 
-use super::interpolation::Interpolation;
+use super::interpolation::ReluSum;
 
 /// How far past what it sees a reciprocal is followed, as a factor.
 const BEYOND: f64 = 4.0;
@@ -65,7 +65,7 @@ impl Convex {
 
     /// Chords through `count` points, for values between the ends of `range`. `None` where the function is not convex
     /// there, or the range is not known.
-    pub(crate) fn lines(self, count: usize, range: (f64, f64)) -> Option<Interpolation> {
+    pub(crate) fn lines(self, count: usize, range: (f64, f64)) -> Option<ReluSum> {
         let (low, high) = range;
         if !(low.is_finite() && high.is_finite() && low <= high) {
             return None;
@@ -81,7 +81,7 @@ impl Convex {
 
     /// A function that falls to zero is one of `−x` that rises from it. Its knots lie at equal ratios, which makes the
     /// relative error the same everywhere.
-    fn falling(self, count: usize, low: f64, high: f64) -> Interpolation {
+    fn falling(self, count: usize, low: f64, high: f64) -> ReluSum {
         let each = (((count - 1) as f64 * (1.0 - WITHIN) / 2.0) as usize).max(1);
         let inside = (count - 1).saturating_sub(2 * each).max(1);
         let mut points = vec![low / BEYOND];
@@ -94,11 +94,11 @@ impl Convex {
         let nearest = points[0];
         let power = if self == Convex::Reciprocal { 1.0 } else { 0.5 };
         let slope = power * self.value(nearest) / nearest;
-        Interpolation::chords(knots, &values, slope, -1.0)
+        ReluSum::chords(knots, &values, slope, -1.0)
     }
 
     /// The largest distance from the function within `range`, on a dense grid.
-    pub(crate) fn error(self, line: &Interpolation, range: (f64, f64)) -> f64 {
+    pub(crate) fn error(self, line: &ReluSum, range: (f64, f64)) -> f64 {
         let within = |x: f64| x.clamp(range.0, range.1);
         let corners = line.knots.iter().map(|t| within(t * line.direction)).chain([range.0, range.1]);
         let mut corners: Vec<f64> = corners.collect();
@@ -113,7 +113,7 @@ impl Convex {
 
 /// `exp` up to `high` on which it goes on along its tangent, zero far down. The knots lie where the error is the same
 /// everywhere, `e^high·(2/count)²/8`; the lowest line is flatter than the tangent at its upper end, as it must be.
-fn exponential(count: usize, high: f64) -> Interpolation {
+fn exponential(count: usize, high: f64) -> ReluSum {
     let lines = (count - 2).max(1) as f64;
     let ratio = (E / 2.0).sqrt() / lines;
     let lowest = ratio / (1.0 + ratio);
@@ -122,7 +122,7 @@ fn exponential(count: usize, high: f64) -> Interpolation {
     knots.extend((0..count - 1).map(|i| high + 2.0 * root(i).ln()));
     let mut values: Vec<f64> = knots.iter().map(|x| x.exp()).collect();
     values[0] = 0.0;
-    Interpolation::chords(knots, &values, high.exp(), 1.0)
+    ReluSum::chords(knots, &values, high.exp(), 1.0)
 }
 
 #[cfg(test)]

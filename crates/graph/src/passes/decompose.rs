@@ -205,14 +205,14 @@ fn integer_power(g: &mut Graph, x: NodeId, exponent: u32) -> Result<NodeId> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::reference::{Noise, agree, count};
+    use super::super::reference::{SampleNumbers, agree, count};
     use super::*;
     use crate::tensor::Tensor;
 
-    fn decomposed(build: impl Fn(&mut Graph, NodeId, &mut Noise) -> Result<NodeId>) -> Graph {
+    fn decomposed(build: impl Fn(&mut Graph, NodeId, &mut SampleNumbers) -> Result<NodeId>) -> Graph {
         let mut g = Graph::new();
         let x = g.input("x", Shape::batched(&[6, 2, 3]), Kind::Float);
-        let y = build(&mut g, x, &mut Noise::new(5)).unwrap();
+        let y = build(&mut g, x, &mut SampleNumbers::new(5)).unwrap();
         g.output("y", y);
         let new = decompose(&g).unwrap();
         agree(&g, &new, 1e-12);

@@ -85,7 +85,7 @@ impl Curve {
 
 /// `offset + Σ coefficient·relu(direction·x − knot)`.
 #[derive(Clone, Debug)]
-pub(crate) struct Interpolation {
+pub(crate) struct ReluSum {
     pub(crate) knots: Vec<f64>,
     pub(crate) coefficients: Vec<f64>,
     pub(crate) offset: f64,
@@ -93,7 +93,7 @@ pub(crate) struct Interpolation {
     pub(crate) direction: f64,
 }
 
-impl Interpolation {
+impl ReluSum {
     /// Interpolates `curve` at `count` knots, most of them inside `range`, such that the error is about the same
     /// between any two there.
     pub(crate) fn new(curve: &Curve, count: usize, range: (f64, f64)) -> Self {
@@ -108,7 +108,7 @@ impl Interpolation {
         let error = (total / (count - 1) as f64).powi(2) / 8.0;
         let ends = ends(curve, error.max(1e-12), range);
         let knots = place(curve, count, ends, range);
-        Interpolation::through(curve, knots)
+        ReluSum::through(curve, knots)
     }
 
     fn through(curve: &Curve, knots: Vec<f64>) -> Self {
@@ -119,7 +119,7 @@ impl Interpolation {
             _ => curve.value(x),
         };
         let values: Vec<f64> = knots.iter().enumerate().map(value).collect();
-        Interpolation::chords(knots, &values, curve.right.0, 1.0)
+        ReluSum::chords(knots, &values, curve.right.0, 1.0)
     }
 
     /// The chords between the points `(knot, value)`, constant before the first, with `slope` after the last.
@@ -128,7 +128,7 @@ impl Interpolation {
         let slopes = pairs.map(|(x, y)| (y[1] - y[0]) / (x[1] - x[0])).chain([slope]);
         let coefficients = slopes.scan(0.0, |before, slope| Some(slope - std::mem::replace(before, slope)));
         let coefficients = coefficients.collect();
-        Interpolation { knots, coefficients, offset: values[0], direction }
+        ReluSum { knots, coefficients, offset: values[0], direction }
     }
 
     pub(crate) fn value(&self, x: f64) -> f64 {
@@ -240,7 +240,7 @@ mod tests {
 
     fn error(function: Unary, knots: usize, range: (f64, f64)) -> (f64, f64) {
         let curve = Curve::of(function).unwrap();
-        Interpolation::new(&curve, knots, range).errors(&curve, range)
+        ReluSum::new(&curve, knots, range).errors(&curve, range)
     }
 
     #[test]
@@ -258,7 +258,7 @@ mod tests {
         for function in ALL {
             let curve = Curve::of(function).unwrap();
             for range in [EVERYWHERE, (-1.0, 2.0), (5.0, 6.0)] {
-                let line = Interpolation::new(&curve, 16, range);
+                let line = ReluSum::new(&curve, 16, range);
                 for x in [-1e4, -100.0, -65.0] {
                     assert_eq!(line.value(x), curve.left);
                 }
@@ -274,7 +274,7 @@ mod tests {
         for function in ALL {
             for range in [EVERYWHERE, (-1.0, 2.0), (-100.0, 0.0), (0.0, 1e-9), (5.0, 6.0), (-3.0, 200.0)] {
                 for count in [4, 5, 16, 33] {
-                    let knots = Interpolation::new(&Curve::of(function).unwrap(), count, range).knots;
+                    let knots = ReluSum::new(&Curve::of(function).unwrap(), count, range).knots;
                     assert!(
                         knots.windows(2).all(|pair| pair[0] < pair[1]),
                         "{function:?} {range:?} {knots:?}"

@@ -78,8 +78,9 @@ fn convolution(
     let known = [inputs[0], inputs[1]].iter().all(|&id| spatial(&g.node(id).shape).is_some());
     let positions = spatial(&node.shape).filter(|_| known);
     let Some(positions) = positions else { return Ok(None) };
-    let frame: Vec<_> = window.pad.iter().map(|&(before, after)| (before as isize, after as isize)).collect();
-    let x = framed(g, inputs[0], 2, &frame)?;
+    let border: Vec<_> =
+        window.pad.iter().map(|&(before, after)| (before as isize, after as isize)).collect();
+    let x = with_border(g, inputs[0], 2, &border)?;
     product(g, x, &inputs[1..], window, groups, &positions).map(Some)
 }
 
@@ -104,8 +105,8 @@ fn transposed(
     let spans: Option<Vec<usize>> = (0..window.axes()).map(|axis| window.span(axis)).collect();
     let (Some(spans), Some(weight)) = (spans, turned(g, inputs[1], groups)?) else { return Ok(None) };
     let x = apart(g, inputs[0], &from, &window.stride)?;
-    let frame = (0..window.axes()).map(|axis| around(window, axis, spans[axis], from[axis], to[axis]));
-    let x = framed(g, x, 2, &frame.collect::<Vec<_>>())?;
+    let border = (0..window.axes()).map(|axis| around(window, axis, spans[axis], from[axis], to[axis]));
+    let x = with_border(g, x, 2, &border.collect::<Vec<_>>())?;
     let ones = vec![1; window.axes()];
     let back = Window { stride: ones, ..window.clone() };
     let operands: Vec<NodeId> = [weight].into_iter().chain(inputs.get(2).copied()).collect();
@@ -205,10 +206,10 @@ fn views(g: &mut Graph, x: NodeId, axis: usize, window: &Window, length: usize) 
 }
 
 /// Zeros before and after axes, from `first` on; a negative number takes elements away.
-fn framed(g: &mut Graph, x: NodeId, first: usize, frame: &[(isize, isize)]) -> Result<NodeId> {
+fn with_border(g: &mut Graph, x: NodeId, first: usize, border: &[(isize, isize)]) -> Result<NodeId> {
     let mut value = x;
     let mut pads = vec![(0, 0); g.node(x).shape.rank()];
-    for (axis, &(before, after)) in (first..).zip(frame) {
+    for (axis, &(before, after)) in (first..).zip(border) {
         let (start, end) = ((-before).max(0) as usize, (-after).max(0) as usize);
         if (start, end) != (0, 0) {
             let length = g.node(x).shape.fixed_at(axis).unwrap_or(0).saturating_sub(start + end);
@@ -250,7 +251,7 @@ fn average(g: &mut Graph, x: NodeId, window: &Window, lengths: &[usize], divisor
         let reach =
             (positions.saturating_sub(1) * window.stride[axis] + window.span(axis).unwrap_or(1)) as isize;
         let before = window.pad[axis].0 as isize;
-        value = framed(g, value, axis + 2, &[(before, reach - before - length as isize)])?;
+        value = with_border(g, value, axis + 2, &[(before, reach - before - length as isize)])?;
         value = sum_of_taps(g, value, axis, window, window.stride[axis], positions)?;
     }
     divided(g, value, &counts, divisor)
@@ -269,8 +270,8 @@ fn spread(
     let shared = divided(g, y, &window.divisors(lengths, divisor), divisor)?;
     let mut value = apart(g, shared, &from, &window.stride)?;
     for (axis, &length) in lengths.iter().enumerate() {
-        let frame = around(window, axis, spans[axis], from[axis], length);
-        value = framed(g, value, axis + 2, &[frame])?;
+        let border = around(window, axis, spans[axis], from[axis], length);
+        value = with_border(g, value, axis + 2, &[border])?;
         value = sum_of_taps(g, value, axis, window, 1, length)?;
     }
     Ok(Some(value))

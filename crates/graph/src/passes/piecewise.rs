@@ -12,7 +12,7 @@ use crate::tensor::Tensor;
 
 use super::convex::{Convex, convex_function};
 use super::decompose::decompose;
-use super::interpolation::{Curve, Interpolation};
+use super::interpolation::{Curve, ReluSum};
 use super::rewrite::{Rewrite, Step};
 use super::smooth::{recognise_activations, smooth_activations};
 
@@ -110,7 +110,7 @@ fn smooth_functions(graph: &Graph) -> HashMap<NodeId, (Smooth, NodeId)> {
 /// What stands in for a smooth function, and how far off it is within a range and anywhere.
 struct Fit {
     name: &'static str,
-    line: Interpolation,
+    line: ReluSum,
     error_in_range: f64,
     error: f64,
 }
@@ -121,7 +121,7 @@ impl Smooth {
         match self {
             Smooth::Activation(function) => {
                 let curve = Curve::of(function)?;
-                let line = Interpolation::new(&curve, knots, range);
+                let line = ReluSum::new(&curve, knots, range);
                 let (error_in_range, error) = line.errors(&curve, range);
                 Some(Fit { name: function.name(), line, error_in_range, error })
             }
@@ -186,7 +186,7 @@ fn as_columns(shape: &Shape) -> Option<Shape> {
     (count != Dim::Fixed(0)).then(|| Shape::new(vec![samples, Dim::Fixed(1), elements]))
 }
 
-fn subnetwork(g: &mut Graph, x: NodeId, columns: Shape, line: &Interpolation) -> Result<NodeId> {
+fn subnetwork(g: &mut Graph, x: NodeId, columns: Shape, line: &ReluSum) -> Result<NodeId> {
     let shape = g.node(x).shape.clone();
     let knots = line.knots.len();
     let each = Op::Conv { window: Window::new([1]), groups: 1 };

@@ -9,11 +9,11 @@ use crate::tensor::Tensor;
 pub(crate) const BATCH: usize = 2;
 
 /// Reproducible numbers in `[-2, 2)`.
-pub(crate) struct Noise(u64);
+pub(crate) struct SampleNumbers(u64);
 
-impl Noise {
+impl SampleNumbers {
     pub(crate) fn new(seed: u64) -> Self {
-        Noise(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+        SampleNumbers(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
     }
 
     pub(crate) fn next(&mut self) -> f64 {
@@ -36,7 +36,7 @@ pub(crate) fn count(graph: &Graph, op: &str) -> usize {
 
 /// The outputs on reproducible noise, scaled to `[-2·spread, 2·spread)`.
 pub(crate) fn run(graph: &Graph, spread: f64) -> Vec<Tensor> {
-    let mut noise = Noise::new(3);
+    let mut noise = SampleNumbers::new(3);
     let inputs: Vec<Tensor> = graph
         .inputs()
         .iter()

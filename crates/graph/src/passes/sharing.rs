@@ -24,7 +24,7 @@ pub fn share_computations(graph: &Graph) -> Result<Graph> {
 }
 
 fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
-    let mut constants: HashMap<Content, NodeId> = HashMap::new();
+    let mut constants: HashMap<ConstantKey, NodeId> = HashMap::new();
     let mut computed: HashMap<(OpKey, Vec<NodeId>), NodeId> = HashMap::new();
     Rewrite::run(graph, |rewrite, _, node| {
         if !is_shared(node) {
@@ -33,7 +33,7 @@ fn share(graph: &Graph, is_shared: impl Fn(&Node) -> bool) -> Result<Graph> {
         let named = !node.label.tensor.is_empty();
         let value = match &node.op {
             Op::Constant(_) if named => return Ok(Step::Keep),
-            Op::Constant(tensor) => match Content::of(tensor) {
+            Op::Constant(tensor) => match ConstantKey::of(tensor) {
                 Some(content) => {
                     *constants.entry(content).or_insert_with(|| rewrite.target.constant(tensor.clone()))
                 }
@@ -70,9 +70,9 @@ fn in_one_order(op: &Op, inputs: &[NodeId]) -> Vec<NodeId> {
 
 /// The type, shape and bits of a constant.
 #[derive(PartialEq, Eq, Hash)]
-struct Content(u8, Vec<usize>, Vec<u64>);
+struct ConstantKey(u8, Vec<usize>, Vec<u64>);
 
-impl Content {
+impl ConstantKey {
     fn of(tensor: &Tensor) -> Option<Self> {
         if tensor.len() > MOST_COMPARED {
             return None;
@@ -83,7 +83,7 @@ impl Content {
             Data::I64(v) => (2, v.iter().map(|&v| v as u64).collect()),
             Data::Bool(v) => (3, v.iter().map(|&v| u64::from(v)).collect()),
         };
-        Some(Content(kind, tensor.shape().to_vec(), bits))
+        Some(ConstantKey(kind, tensor.shape().to_vec(), bits))
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::global::Global;
-use super::pickle::{Id, Pickle, Value};
+use super::pickle::{Id, Pickle, PickleValue};
 use crate::element::{ByteOrder, Element, MAX_RANK, View};
 use crate::{Error, FileBytes, Result, Tensor, shown};
 
@@ -47,19 +47,19 @@ impl<'a> StorageReference<'a> {
     /// Reads `('storage', class, key, location, length[, part])`.
     pub(super) fn read(pickle: &Pickle<'a>, id: Id) -> Result<Self> {
         let malformed = || Error::malformed("a storage is not described as torch.save describes it");
-        let Value::Tuple(fields) = pickle.value(id) else { return Err(malformed()) };
+        let PickleValue::Tuple(fields) = pickle.value(id) else { return Err(malformed()) };
         let [tag, class, key, _, length, rest @ ..] = &fields[..] else { return Err(malformed()) };
-        if pickle.value(*tag) != &Value::Text("storage") {
+        if pickle.value(*tag) != &PickleValue::Text("storage") {
             return Err(malformed());
         }
         let element = match pickle.value(*class) {
-            Value::Global(Global::Storage(element)) => Some(*element),
-            Value::Global(Global::Bytes) => None,
+            PickleValue::Global(Global::Storage(element)) => Some(*element),
+            PickleValue::Global(Global::Bytes) => None,
             _ => return Err(malformed()),
         };
         let part = match rest.first().map(|&part| pickle.value(part)) {
-            None | Some(Value::None) => None,
-            Some(Value::Tuple(part)) => match part[..] {
+            None | Some(PickleValue::None) => None,
+            Some(PickleValue::Tuple(part)) => match part[..] {
                 [_, first, count] => Some((index(pickle, first)?, index(pickle, count)?)),
                 _ => return Err(malformed()),
             },
@@ -132,11 +132,12 @@ pub(super) fn tensors<'a>(pickle: &Pickle<'a>, storages: Storages<'a>) -> Result
 fn state_dict<'p>(pickle: &'p Pickle<'_>) -> Result<&'p [(Id, Id)]> {
     let mut dictionary = pickle.root();
     for _ in 0..MAX_WRAPPERS {
-        let Value::Dictionary(entries) = dictionary else { break };
+        let PickleValue::Dictionary(entries) = dictionary else { break };
         let inner = STATE_DICTS.iter().find_map(|wanted| {
             entries.iter().rev().map(|&(key, value)| (pickle.value(key), pickle.value(value))).find_map(
                 |(key, value)| {
-                    (key == &Value::Text(wanted) && matches!(value, Value::Dictionary(_))).then_some(value)
+                    (key == &PickleValue::Text(wanted) && matches!(value, PickleValue::Dictionary(_)))
+                        .then_some(value)
                 },
             )
         });
@@ -162,19 +163,19 @@ fn no_tensors(pickle: &Pickle<'_>, entries: &[(Id, Id)]) -> Error {
 }
 
 fn is_tensor(pickle: &Pickle<'_>, id: Id) -> bool {
-    matches!(pickle.value(id), Value::Call(..))
+    matches!(pickle.value(id), PickleValue::Call(..))
 }
 
 fn name<'a>(pickle: &Pickle<'a>, id: Id) -> Option<&'a str> {
     match pickle.value(id) {
-        Value::Text(text) if text.len() <= MAX_NAME => Some(text),
+        PickleValue::Text(text) if text.len() <= MAX_NAME => Some(text),
         _ => None,
     }
 }
 
 fn index(pickle: &Pickle<'_>, id: Id) -> Result<usize> {
     match pickle.value(id) {
-        Value::Int(number) => usize::try_from(*number).ok(),
+        PickleValue::Int(number) => usize::try_from(*number).ok(),
         _ => None,
     }
     .ok_or_else(|| Error::malformed("a length, offset or stride is not a non-negative integer"))
@@ -182,7 +183,7 @@ fn index(pickle: &Pickle<'_>, id: Id) -> Result<usize> {
 
 fn indices(pickle: &Pickle<'_>, id: Id) -> Result<Vec<usize>> {
     match pickle.value(id) {
-        Value::Tuple(items) | Value::List(items) if items.len() <= MAX_RANK => {
+        PickleValue::Tuple(items) | PickleValue::List(items) if items.len() <= MAX_RANK => {
             items.iter().map(|&item| index(pickle, item)).collect()
         }
         _ => Err(Error::malformed(format!("a shape is not a tuple of at most {MAX_RANK} lengths"))),
@@ -210,10 +211,10 @@ impl<'p, 'a> Reader<'p, 'a> {
     fn tensor(&mut self, id: Id) -> Result<Tensor> {
         let (fields, with_type) = self.unwrapped(id)?;
         let [storage, offset, shape, strides, rest @ ..] = fields else { return Err(unusual()) };
-        let Value::Persistent(reference) = self.pickle.value(*storage) else { return Err(unusual()) };
+        let PickleValue::Persistent(reference) = self.pickle.value(*storage) else { return Err(unusual()) };
         let storage = StorageReference::read(self.pickle, *reference)?;
         let element = match rest.get(2).map(|&field| self.pickle.value(field)) {
-            Some(Value::Global(Global::Type(element))) if with_type => *element,
+            Some(PickleValue::Global(Global::Type(element))) if with_type => *element,
             _ if with_type => return Err(unusual()),
             _ => storage.element.ok_or_else(unusual)?,
         };
@@ -242,13 +243,13 @@ impl<'p, 'a> Reader<'p, 'a> {
     /// type of its numbers.
     fn unwrapped(&self, mut id: Id) -> Result<(&'p [Id], bool)> {
         for _ in 0..MAX_WRAPPERS {
-            let Value::Call(mut function, mut arguments) = *self.pickle.value(id) else {
+            let PickleValue::Call(mut function, mut arguments) = *self.pickle.value(id) else {
                 return Err(unusual());
             };
             if function == Global::TensorOfClass {
                 (function, arguments) = self.rebuilt(arguments)?;
             }
-            let Value::Tuple(fields) = self.pickle.value(arguments) else { return Err(unusual()) };
+            let PickleValue::Tuple(fields) = self.pickle.value(arguments) else { return Err(unusual()) };
             match function {
                 Global::Tensor => return Ok((fields, false)),
                 Global::TensorOfType => return Ok((fields, true)),
@@ -260,10 +261,10 @@ impl<'p, 'a> Reader<'p, 'a> {
     }
 
     fn rebuilt(&self, arguments: Id) -> Result<(Global, Id)> {
-        let Value::Tuple(fields) = self.pickle.value(arguments) else { return Err(unusual()) };
+        let PickleValue::Tuple(fields) = self.pickle.value(arguments) else { return Err(unusual()) };
         match fields[..] {
             [function, _, arguments, ..] => match self.pickle.value(function) {
-                Value::Global(function) => Ok((*function, arguments)),
+                PickleValue::Global(function) => Ok((*function, arguments)),
                 _ => Err(unusual()),
             },
             _ => Err(unusual()),

@@ -14,7 +14,7 @@ pub(super) type Id = u32;
 
 /// One value of a pickle.
 #[derive(Debug, PartialEq)]
-pub(super) enum Value<'a> {
+pub(super) enum PickleValue<'a> {
     None,
     Int(i64),
     /// An integer of more than 64 bits, its bytes little-endian.
@@ -35,7 +35,7 @@ pub(super) enum Value<'a> {
 /// A pickle that has been read to its end.
 #[derive(Debug)]
 pub(super) struct Pickle<'a> {
-    values: Vec<Value<'a>>,
+    values: Vec<PickleValue<'a>>,
     root: Id,
     length: usize,
 }
@@ -61,17 +61,17 @@ impl<'a> Pickle<'a> {
     }
 
     /// The value at `id`.
-    pub(super) fn value(&self, id: Id) -> &Value<'a> {
+    pub(super) fn value(&self, id: Id) -> &PickleValue<'a> {
         &self.values[id as usize]
     }
 
     /// The value the pickle was made of.
-    pub(super) fn root(&self) -> &Value<'a> {
+    pub(super) fn root(&self) -> &PickleValue<'a> {
         self.value(self.root)
     }
 
     /// Every value, in the order of their making.
-    pub(super) fn values(&self) -> impl Iterator<Item = &Value<'a>> {
+    pub(super) fn values(&self) -> impl Iterator<Item = &PickleValue<'a>> {
         self.values.iter()
     }
 
@@ -85,7 +85,7 @@ impl<'a> Pickle<'a> {
 struct Machine<'a> {
     bytes: &'a [u8],
     at: usize,
-    values: Vec<Value<'a>>,
+    values: Vec<PickleValue<'a>>,
     stack: Vec<Id>,
     marks: Vec<usize>,
     memo: HashMap<u32, Id>,
@@ -106,15 +106,15 @@ impl<'a> Machine<'a> {
                 let top = self.top()?;
                 self.stack.push(top);
             }
-            b'N' => self.push(Value::None),
+            b'N' => self.push(PickleValue::None),
             b'J' | b'K' | b'M' | 0x8a | 0x8b => self.integer(opcode)?,
             b'G' => self.inert_bytes(8)?,
-            0x88 | 0x89 | 0x8f => self.push(Value::Inert),
+            0x88 | 0x89 | 0x8f => self.push(PickleValue::Inert),
             b'X' | 0x8c | 0x8d | b'T' | b'U' => self.text(opcode)?,
             b'B' | b'C' | 0x8e => self.inert(opcode)?,
-            b']' => self.push(Value::List(Vec::new())),
-            b'}' => self.push(Value::Dictionary(Vec::new())),
-            b')' => self.push(Value::Tuple(Vec::new())),
+            b']' => self.push(PickleValue::List(Vec::new())),
+            b'}' => self.push(PickleValue::Dictionary(Vec::new())),
+            b')' => self.push(PickleValue::Tuple(Vec::new())),
             b'l' | b't' | b'd' | 0x91 => self.collect(opcode)?,
             0x85..=0x87 => self.short_tuple(usize::from(opcode - 0x84))?,
             b'a' | b'e' | b's' | b'u' | 0x90 => self.extend(opcode)?,
@@ -123,7 +123,7 @@ impl<'a> Machine<'a> {
             b'b' => drop(self.pop()?),
             b'Q' => {
                 let id = self.pop()?;
-                self.push(Value::Persistent(id));
+                self.push(PickleValue::Persistent(id));
             }
             b'q' | b'r' | 0x94 => self.remember(opcode)?,
             b'h' | b'j' => self.recall(opcode)?,
@@ -145,19 +145,19 @@ impl<'a> Machine<'a> {
 
     fn integer(&mut self, opcode: u8) -> Result<()> {
         let value = match opcode {
-            b'J' => Value::Int(i32::from_le_bytes(self.array()?).into()),
-            b'K' => Value::Int(self.byte()?.into()),
-            b'M' => Value::Int(u16::from_le_bytes(self.array()?).into()),
+            b'J' => PickleValue::Int(i32::from_le_bytes(self.array()?).into()),
+            b'K' => PickleValue::Int(self.byte()?.into()),
+            b'M' => PickleValue::Int(u16::from_le_bytes(self.array()?).into()),
             _ => {
                 let length = if opcode == 0x8a { u64::from(self.byte()?) } else { self.u32()?.into() };
                 let digits = self.take(length)?;
                 if digits.len() > 8 {
-                    Value::Long(digits)
+                    PickleValue::Long(digits)
                 } else {
                     let negative = digits.last().is_some_and(|&last| last >= 0x80);
                     let mut word = [if negative { 0xff } else { 0 }; 8];
                     word[..digits.len()].copy_from_slice(digits);
-                    Value::Int(i64::from_le_bytes(word))
+                    PickleValue::Int(i64::from_le_bytes(word))
                 }
             }
         };
@@ -173,9 +173,9 @@ impl<'a> Machine<'a> {
         };
         let bytes = self.take(length)?;
         let value = match std::str::from_utf8(bytes) {
-            Ok(text) => Value::Text(text),
+            Ok(text) => PickleValue::Text(text),
             // Python 2 kept raw bytes in strings.
-            Err(_) if matches!(opcode, b'T' | b'U') => Value::Inert,
+            Err(_) if matches!(opcode, b'T' | b'U') => PickleValue::Inert,
             Err(_) => return Err(Error::malformed("a text is not UTF-8")),
         };
         self.push(value);
@@ -193,17 +193,17 @@ impl<'a> Machine<'a> {
 
     fn inert_bytes(&mut self, length: u64) -> Result<()> {
         self.take(length)?;
-        self.push(Value::Inert);
+        self.push(PickleValue::Inert);
         Ok(())
     }
 
     fn collect(&mut self, opcode: u8) -> Result<()> {
         let items = self.pop_to_mark()?;
         let value = match opcode {
-            b'l' => Value::List(items),
-            b't' => Value::Tuple(items),
-            b'd' => Value::Dictionary(pairs(&items)?),
-            _ => Value::Inert,
+            b'l' => PickleValue::List(items),
+            b't' => PickleValue::Tuple(items),
+            b'd' => PickleValue::Dictionary(pairs(&items)?),
+            _ => PickleValue::Inert,
         };
         self.push(value);
         Ok(())
@@ -215,7 +215,7 @@ impl<'a> Machine<'a> {
             items.push(self.pop()?);
         }
         items.reverse();
-        self.push(Value::Tuple(items));
+        self.push(PickleValue::Tuple(items));
         Ok(())
     }
 
@@ -231,9 +231,9 @@ impl<'a> Machine<'a> {
         };
         let target = self.top()? as usize;
         match (&mut self.values[target], opcode) {
-            (Value::List(list), b'a' | b'e') => list.extend(items),
-            (Value::Dictionary(entries), b's' | b'u') => entries.extend(pairs(&items)?),
-            (Value::Inert, _) => {}
+            (PickleValue::List(list), b'a' | b'e') => list.extend(items),
+            (PickleValue::Dictionary(entries), b's' | b'u') => entries.extend(pairs(&items)?),
+            (PickleValue::Inert, _) => {}
             _ => return Err(Error::malformed("items are added to something that is no container")),
         }
         Ok(())
@@ -247,34 +247,34 @@ impl<'a> Machine<'a> {
         } else {
             let (name, module) = (self.pop()? as usize, self.pop()? as usize);
             match (&self.values[module], &self.values[name]) {
-                (Value::Text(module), Value::Text(name)) => Global::named(module, name)?,
+                (PickleValue::Text(module), PickleValue::Text(name)) => Global::named(module, name)?,
                 _ => return Err(Error::malformed("a global is not named by two texts")),
             }
         };
-        self.push(Value::Global(global));
+        self.push(PickleValue::Global(global));
         Ok(())
     }
 
     fn call(&mut self) -> Result<()> {
         let (arguments, function) = (self.pop()?, self.pop()?);
-        let Value::Tuple(given) = &self.values[arguments as usize] else {
+        let PickleValue::Tuple(given) = &self.values[arguments as usize] else {
             return Err(Error::malformed("the arguments of a call are no tuple"));
         };
         let made = match self.values[function as usize] {
-            Value::Global(Global::Size) => match given[..] {
-                [] => Value::Tuple(Vec::new()),
+            PickleValue::Global(Global::Size) => match given[..] {
+                [] => PickleValue::Tuple(Vec::new()),
                 [tuple] => {
                     self.stack.push(tuple);
                     return Ok(());
                 }
                 _ => return Err(Error::malformed("torch.Size takes one tuple")),
             },
-            Value::Global(Global::Dictionary) => return self.dictionary(arguments),
-            Value::Global(Global::Inert) => Value::Inert,
-            Value::Global(
+            PickleValue::Global(Global::Dictionary) => return self.dictionary(arguments),
+            PickleValue::Global(Global::Inert) => PickleValue::Inert,
+            PickleValue::Global(
                 function
                 @ (Global::Tensor | Global::TensorOfType | Global::TensorOfClass | Global::Parameter),
-            ) => Value::Call(function, arguments),
+            ) => PickleValue::Call(function, arguments),
             _ => return Err(Error::malformed("something that is no function is called")),
         };
         self.push(made);
@@ -285,27 +285,27 @@ impl<'a> Machine<'a> {
     /// with a list of pairs. The list is given up to the dictionary, so that no call can multiply it.
     fn dictionary(&mut self, arguments: Id) -> Result<()> {
         let source = match &self.values[arguments as usize] {
-            Value::Tuple(given) => given.first().copied(),
+            PickleValue::Tuple(given) => given.first().copied(),
             _ => None,
         };
         let Some(source) = source else {
-            self.push(Value::Dictionary(Vec::new()));
+            self.push(PickleValue::Dictionary(Vec::new()));
             return Ok(());
         };
         let made = match &mut self.values[source as usize] {
-            Value::Dictionary(_) => {
+            PickleValue::Dictionary(_) => {
                 self.stack.push(source);
                 return Ok(());
             }
-            Value::List(list) => std::mem::take(list),
+            PickleValue::List(list) => std::mem::take(list),
             _ => Vec::new(),
         };
         let entries = made.into_iter().map(|pair| match &self.values[pair as usize] {
-            Value::List(pair) | Value::Tuple(pair) if pair.len() == 2 => Ok((pair[0], pair[1])),
+            PickleValue::List(pair) | PickleValue::Tuple(pair) if pair.len() == 2 => Ok((pair[0], pair[1])),
             _ => Err(Error::malformed("a dictionary is made of something else than pairs")),
         });
         let entries = entries.collect::<Result<_>>()?;
-        self.push(Value::Dictionary(entries));
+        self.push(PickleValue::Dictionary(entries));
         Ok(())
     }
 
@@ -328,7 +328,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn push(&mut self, value: Value<'a>) {
+    fn push(&mut self, value: PickleValue<'a>) {
         // At most one value is made by an operation, and there are far less than 2^32 of them.
         self.stack.push(self.values.len() as Id);
         self.values.push(value);
@@ -431,7 +431,7 @@ mod tests {
     #[test]
     fn a_list_that_holds_itself_ends() {
         let pickle = Pickle::read(b"\x80\x02]q\x00h\x00a.").unwrap();
-        assert_eq!(pickle.root(), &Value::List(vec![0]));
+        assert_eq!(pickle.root(), &PickleValue::List(vec![0]));
     }
 
     #[test]
@@ -441,7 +441,7 @@ mod tests {
         let mut bytes = b"\x80\x02N".to_vec();
         bytes.extend([0x85].repeat(depth));
         bytes.push(b'.');
-        assert!(matches!(Pickle::read(&bytes).unwrap().root(), Value::Tuple(_)));
+        assert!(matches!(Pickle::read(&bytes).unwrap().root(), PickleValue::Tuple(_)));
     }
 
     #[test]
@@ -502,7 +502,7 @@ mod tests {
             (b"\x80\x02\x8a\x01\xff.", -1),
             (b"\x80\x02\x8a\x02\xff\x00.", 255),
         ] {
-            assert_eq!(Pickle::read(bytes).unwrap().root(), &Value::Int(expected));
+            assert_eq!(Pickle::read(bytes).unwrap().root(), &PickleValue::Int(expected));
         }
     }
 }

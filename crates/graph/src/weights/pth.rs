@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::checkpoint::{StorageReference, Storages, tensors};
-use super::pickle::{Pickle, Value};
-use crate::archive::{Archive, Content, is_archive};
+use super::pickle::{Pickle, PickleValue};
+use crate::archive::{Archive, EntryContent, is_archive};
 use crate::element::ByteOrder;
 use crate::{Error, FileBytes, Result, Tensor, shown};
 
@@ -58,8 +58,8 @@ fn read_archive(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(Stri
 fn stored<'a>(archive: &Archive<'a>, name: &str) -> Result<Option<&'a [u8]>> {
     match archive.content(name)? {
         None => Ok(None),
-        Some(Content::Stored(bytes)) => Ok(Some(bytes)),
-        Some(Content::Compressed) => Err(Error::unsupported(format!(
+        Some(EntryContent::Stored(bytes)) => Ok(Some(bytes)),
+        Some(EntryContent::Compressed) => Err(Error::unsupported(format!(
             "the entry '{}' is compressed: weights are read from uncompressed zip files, as torch.save writes them",
             shown(name)
         ))),
@@ -73,13 +73,13 @@ fn read_legacy(bytes: &[u8], file: Option<&Arc<FileBytes>>) -> Result<Vec<(Strin
         rest = &rest[pickle.length()..];
         Ok(pickle)
     };
-    if next()?.root() != &Value::Long(&MAGIC) {
+    if next()?.root() != &PickleValue::Long(&MAGIC) {
         return Err(Error::unsupported(
             "the file is a Python pickle, but not one written by torch.save: save the weights with \
              torch.save(model.state_dict(), …)",
         ));
     }
-    if next()?.root() != &Value::Int(PROTOCOL) {
+    if next()?.root() != &PickleValue::Int(PROTOCOL) {
         return Err(Error::unsupported(format!("the file's torch.save protocol is not {PROTOCOL}")));
     }
     let _system: Pickle<'_> = next()?;
@@ -98,17 +98,17 @@ fn legacy_storages<'a>(
 ) -> Result<HashMap<&'a str, &'a [u8]>> {
     let mut references = HashMap::new();
     for value in pickle.values() {
-        if let Value::Persistent(id) = value {
+        if let PickleValue::Persistent(id) = value {
             let reference = StorageReference::read(pickle, *id)?;
             references.entry(reference.key).or_insert(reference);
         }
     }
-    let Value::List(ids) = keys.root() else {
+    let PickleValue::List(ids) = keys.root() else {
         return Err(Error::malformed("the list of storages is missing"));
     };
     let mut storages = HashMap::new();
     for &id in ids {
-        let Value::Text(key) = keys.value(id) else {
+        let PickleValue::Text(key) = keys.value(id) else {
             return Err(Error::malformed("a storage is not named by a text"));
         };
         let reference = references

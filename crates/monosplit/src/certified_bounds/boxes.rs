@@ -5,7 +5,7 @@ use std::ops::Range;
 use monosplit_explain::InputBoxes;
 use monosplit_graph::{Error, Result, Tensor};
 
-use super::{CertifiedBounds, Neighbourhood};
+use super::{CertifiedBounds, InputBox};
 use crate::model::ChannelOrder;
 
 impl CertifiedBounds {
@@ -13,10 +13,10 @@ impl CertifiedBounds {
     pub(super) fn boxes(
         &self,
         sample: &Tensor,
-        near: &Neighbourhood,
+        near: &InputBox,
         patches: &[Option<Patch>],
     ) -> Result<InputBoxes> {
-        let Neighbourhood { epsilon, ranges } = near;
+        let InputBox { epsilon, ranges } = near;
         if !(*epsilon >= 0.0 && epsilon.is_finite()) {
             return Err(Error::argument(format!(
                 "the largest change is {epsilon}, expected a number from 0"

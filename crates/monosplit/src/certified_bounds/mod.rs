@@ -28,7 +28,7 @@ pub const LEAST_CHANGE: f64 = 1e-6;
 
 /// How far the elements of an input may change.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Neighbourhood {
+pub struct InputBox {
     /// The largest change of an element: a share of the range of its channel, or a number where no ranges are known.
     pub epsilon: f64,
     /// The least and the greatest value of each channel, beyond which nothing changes; none where the input is no picture.
@@ -188,12 +188,7 @@ impl CertifiedBounds {
     }
 
     /// The certificate of a sample, a batch of one, for `class` or else the one with the highest score.
-    pub fn certify(
-        &self,
-        sample: &Tensor,
-        near: &Neighbourhood,
-        class: Option<usize>,
-    ) -> Result<Certificate> {
+    pub fn certify(&self, sample: &Tensor, near: &InputBox, class: Option<usize>) -> Result<Certificate> {
         let scores = self.scores(sample)?.into_iter().next().unwrap_or_default();
         let class = self.class(&scores, class)?;
         let enclosed = self.bounds.enclose(self.boxes(sample, near, &[None])?)?;
@@ -215,7 +210,7 @@ impl CertifiedBounds {
     pub fn patches(
         &self,
         sample: &Tensor,
-        near: &Neighbourhood,
+        near: &InputBox,
         (side, class): (usize, Option<usize>),
         progress: impl Fn(usize, usize),
     ) -> Result<PatchCertificates> {
@@ -257,11 +252,11 @@ impl CertifiedBounds {
 
     /// The largest change, found by halving, for which the class is certified; 0 if it is not for [`LEAST_CHANGE`]. It is below the
     /// change at which the class flips.
-    pub fn radius(&self, sample: &Tensor, near: &Neighbourhood, class: Option<usize>) -> Result<f64> {
+    pub fn radius(&self, sample: &Tensor, near: &InputBox, class: Option<usize>) -> Result<f64> {
         let scores = self.scores(sample)?.into_iter().next().unwrap_or_default();
         let class = self.class(&scores, class)?;
         let holds = |epsilon: f64| -> Result<bool> {
-            let near = Neighbourhood { epsilon, ..near.clone() };
+            let near = InputBox { epsilon, ..near.clone() };
             let enclosed = self.bounds.enclose(self.boxes(sample, &near, &[None])?)?;
             Ok(self.margins(&enclosed, 0, (&scores, class, false), None)?.1)
         };
@@ -290,7 +285,7 @@ impl CertifiedBounds {
     pub fn check_samples(
         &self,
         sample: &Tensor,
-        near: &Neighbourhood,
+        near: &InputBox,
         certificate: &Certificate,
         count: usize,
     ) -> Result<SampledInputs> {

@@ -3,7 +3,7 @@
 use monosplit::engine::Cpu;
 use monosplit::graph::op::{Binary, Op};
 use monosplit::graph::{Graph, Kind, Label, NodeId, Noise, Shape, Tensor};
-use monosplit::{CertifiedBounds, Model, Neighbourhood};
+use monosplit::{CertifiedBounds, InputBox, Model};
 
 fn product(g: &mut Graph, x: NodeId, weights: Tensor) -> NodeId {
     let weights = g.constant(weights);
@@ -38,7 +38,7 @@ fn twenty_classes() -> Graph {
 fn the_margin_of_a_patch_is_that_of_the_nearest_of_all_classes() {
     let bounds = bounds(twenty_classes());
     let image = Tensor::new([1, 3, 4, 4], vec![0f32; 48]).unwrap();
-    let near = Neighbourhood { epsilon: 0.1, ranges: None };
+    let near = InputBox { epsilon: 0.1, ranges: None };
     let patches = bounds.patches(&image, &near, (2, Some(0)), |_, _| ()).unwrap();
     // A patch has 12 elements.
     let least = (1..20).map(|k| f64::from(k) * (0.01 - 12.0 * 0.1)).fold(f64::INFINITY, f64::min);
@@ -51,7 +51,7 @@ fn the_margin_of_a_patch_is_that_of_the_nearest_of_all_classes() {
 fn a_channel_without_a_range_has_no_share_of_it() {
     let bounds = bounds(twenty_classes());
     let image = Tensor::new([1, 3, 4, 4], vec![0f32; 48]).unwrap();
-    let near = Neighbourhood { epsilon: 0.1, ranges: Some(vec![(0.0, 1.0)]) };
+    let near = InputBox { epsilon: 0.1, ranges: Some(vec![(0.0, 1.0)]) };
     let error = bounds.certify(&image, &near, None).unwrap_err().to_string();
     assert!(error.contains("range of a channel"), "{error}");
 }
@@ -77,7 +77,7 @@ fn difference(streams: &str) -> Graph {
 #[test]
 fn a_file_is_believed_only_where_its_scores_are_the_difference_it_names() {
     let input = Tensor::new([1, 6], vec![0.3f32, -0.2, 0.5, 0.1, -0.7, 0.4]).unwrap();
-    let near = Neighbourhood { epsilon: 0.05, ranges: None };
+    let near = InputBox { epsilon: 0.05, ranges: None };
     for (streams, is_so) in [
         ("first second", true),
         ("second first", false),

@@ -14,7 +14,7 @@ use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut, View, ViewMut};
 
 /// Where a function reads: another value, or the one it writes.
-trait Source<T>: Sync {
+trait ElementSource<T>: Sync {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync);
 
     /// The same for a function of many numbers, which overwrites them.
@@ -30,7 +30,7 @@ struct InPlace;
 struct Local;
 struct Whole<'a, T>(&'a [T]);
 
-impl<T: Element> Source<T> for From<'_, T> {
+impl<T: Element> ElementSource<T> for From<'_, T> {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
         for_each_chunk(out, GRAIN, &|i, out| {
             for (o, &x) in out.iter_mut().zip(&self.0[i * GRAIN..]) {
@@ -49,7 +49,7 @@ impl<T: Element> Source<T> for From<'_, T> {
     }
 }
 
-impl<T: Element> Source<T> for InPlace {
+impl<T: Element> ElementSource<T> for InPlace {
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
         for_each_chunk(out, GRAIN, &|_, out| {
             for o in out {
@@ -63,7 +63,7 @@ impl<T: Element> Source<T> for InPlace {
     }
 }
 
-impl<T: Element> Source<T> for Local {
+impl<T: Element> ElementSource<T> for Local {
     #[inline]
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
         out.iter_mut().for_each(|o| *o = f(*o));
@@ -74,7 +74,7 @@ impl<T: Element> Source<T> for Local {
     }
 }
 
-impl<T: Element> Source<T> for Whole<'_, T> {
+impl<T: Element> ElementSource<T> for Whole<'_, T> {
     #[inline]
     fn apply(&self, out: &mut [T], f: impl Fn(T) -> T + Sync) {
         for (o, &x) in out.iter_mut().zip(self.0) {
@@ -164,7 +164,7 @@ fn undefined(unary: Unary) -> Error {
     Error::unsupported(format!("{} is not defined for this kind of number; cast it first", unary.name()))
 }
 
-fn int(unary: Unary, x: impl Source<i64>, out: &mut [i64]) -> Result<()> {
+fn int(unary: Unary, x: impl ElementSource<i64>, out: &mut [i64]) -> Result<()> {
     let function = unary.of_integers().ok_or_else(|| undefined(unary))?;
     x.apply(out, |x| function.eval(x));
     Ok(())
@@ -203,7 +203,7 @@ fn gelu_tanh(x: f64) -> f64 {
     0.5 * x * (1.0 + inner.tanh())
 }
 
-fn real<R: Real>(unary: Unary, x: impl Source<R>, out: &mut [R]) {
+fn real<R: Real>(unary: Unary, x: impl ElementSource<R>, out: &mut [R]) {
     let c = R::from_f64;
     let (zero, one) = (R::ZERO, R::ONE);
     if let Some(function) = Elementary::of::<R>(unary) {

@@ -276,10 +276,10 @@ unsafe fn some<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: us
     let (width, columns, before) = (job.planes.input[1], job.planes.output[1], job.planes.before[1]);
     for at in (0..columns).step_by(L::WIDTH) {
         let left = (at * STRIDE) as isize - before as isize;
-        let reach = (L::WIDTH * STRIDE + SIDE - 1) as isize;
+        let span = (L::WIDTH * STRIDE + SIDE - 1) as isize;
         // SAFETY: vouched for by the caller; vectors are whole where they lie within the row.
         unsafe {
-            if left >= 0 && left + reach <= width as isize {
+            if left >= 0 && left + span <= width as isize {
                 strip::<L, M, STRIDE, ROWS, true>(job, reduction, [first, at], left);
             } else {
                 strip::<L, M, STRIDE, ROWS, false>(job, reduction, [first, at], left);

@@ -78,7 +78,7 @@ pub(crate) struct Fused {
 
 /// Where the elements of an input are.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Source<'a, R> {
+pub(crate) enum InputElements<'a, R> {
     /// In memory of their own.
     View(View<'a, R>),
     /// The elements that this output overwrites.
@@ -132,7 +132,7 @@ impl Fused {
     pub(crate) fn run<R: Real>(
         &self,
         shape: &[usize],
-        sources: &[Source<'_, R>],
+        sources: &[InputElements<'_, R>],
         outputs: Vec<SliceMut<'_, R>>,
     ) -> Result<()> {
         let count: usize = shape.iter().product();
@@ -159,11 +159,11 @@ impl Fused {
     }
 
     /// Calls `run`, which computes a value of shape `shape`, with the instructions as its epilogue. They have one output, which
-    /// overwrites the value; the source of the value is [`Source::Old`].
+    /// overwrites the value; the source of the value is [`InputElements::Old`].
     pub(crate) fn with_epilogue<R: Real>(
         &self,
         shape: &[usize],
-        sources: &[Source<'_, R>],
+        sources: &[InputElements<'_, R>],
         run: impl FnOnce(&Epilogue<'_, R>) -> Result<()>,
     ) -> Result<()> {
         let accesses = accesses(shape, sources)?;

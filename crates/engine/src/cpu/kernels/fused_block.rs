@@ -6,7 +6,7 @@ use monosplit_graph::op::Unary;
 use monosplit_graph::{Error, Kind, Result};
 
 use super::broadcast::Broadcast;
-use super::fused::{Function, Fused, Instruction, Operand, Source};
+use super::fused::{Function, Fused, InputElements, Instruction, Operand};
 use super::{activation, elementwise};
 use crate::cpu::real::{Element, Real};
 use crate::cpu::value::{Slice, SliceMut};
@@ -32,14 +32,14 @@ pub(crate) enum Access<'a, R> {
 
 pub(crate) fn accesses<'a, R: Real>(
     shape: &[usize],
-    sources: &[Source<'a, R>],
+    sources: &[InputElements<'a, R>],
 ) -> Result<Vec<Access<'a, R>>> {
-    let access = |source: &Source<'a, R>| {
+    let access = |source: &InputElements<'a, R>| {
         Ok(match *source {
-            Source::Old(output) => Access::Old(output),
-            Source::View(view) if view.shape == shape => Access::Dense(view.data),
-            Source::View(view) if view.shape.iter().all(|&n| n == 1) => Access::One(view.data),
-            Source::View(view) => Access::Rows(view.data, Broadcast::new(shape, [view.shape])?),
+            InputElements::Old(output) => Access::Old(output),
+            InputElements::View(view) if view.shape == shape => Access::Dense(view.data),
+            InputElements::View(view) if view.shape.iter().all(|&n| n == 1) => Access::One(view.data),
+            InputElements::View(view) => Access::Rows(view.data, Broadcast::new(shape, [view.shape])?),
         })
     };
     sources.iter().map(access).collect()

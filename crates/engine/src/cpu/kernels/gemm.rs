@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::gemm_rhs::{RhsPanels, pack_rhs};
 use super::simd_level::SimdLevel;
-use super::transpose::{Source, transpose};
+use super::transpose::{MatrixView, transpose};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for_chunks, with_scratch};
 use crate::cpu::unwinding::filled;
@@ -317,7 +317,7 @@ pub(super) fn interleave<R: Real>(lines: Matrix<'_, R>, width: usize, target: &m
     }
     if lines.column_stride == 1 {
         let Matrix { data, rows, columns, row_stride: stride, .. } = lines;
-        return transpose(Source { data, rows, columns, stride }, target, width);
+        return transpose(MatrixView { data, rows, columns, stride }, target, width);
     }
     for first in (0..lines.columns).step_by(LINE_BLOCK) {
         let count = LINE_BLOCK.min(lines.columns - first);

@@ -24,14 +24,14 @@ pub(crate) struct RhsPanels<'a, R> {
     data: &'a [R],
     pub(super) depth: usize,
     columns: usize,
-    source: Source<'a, R>,
+    source: RhsElements<'a, R>,
     /// What is read next, to be prefetched during the product.
     ahead: &'a [R],
 }
 
 /// Where the elements of a right operand are.
 #[derive(Clone, Copy, Debug)]
-enum Source<'a, R> {
+enum RhsElements<'a, R> {
     /// In its panels.
     Panels,
     /// In rows with this stride. Only the last panel is packed, if its columns do not fill it and are not narrow.
@@ -43,18 +43,18 @@ enum Source<'a, R> {
 impl<'a, R: Real> RhsPanels<'a, R> {
     /// An operand of which all panels are packed.
     pub(crate) fn packed(data: &'a [R], depth: usize, columns: usize) -> Self {
-        RhsPanels { data, depth, columns, source: Source::Panels, ahead: &[] }
+        RhsPanels { data, depth, columns, source: RhsElements::Panels, ahead: &[] }
     }
 
     /// An operand with rows `stride` apart, of which `last` is the last panel if its columns do not fill it.
     pub(crate) fn plain(rows: &'a [R], stride: usize, last: &'a [R], depth: usize, columns: usize) -> Self {
-        RhsPanels { data: last, depth, columns, source: Source::Rows(rows, stride), ahead: &[] }
+        RhsPanels { data: last, depth, columns, source: RhsElements::Rows(rows, stride), ahead: &[] }
     }
 
     /// An operand whose rows begin at these offsets of `data`, which has [`BEYOND`] elements after the last column.
     pub(crate) fn offsets(data: &'a [R], offsets: &'a [usize], columns: usize) -> Self {
         let furthest = offsets.iter().copied().max().unwrap_or(0);
-        let source = Source::Offsets(data, offsets, furthest);
+        let source = RhsElements::Offsets(data, offsets, furthest);
         RhsPanels { data: &[], depth: offsets.len(), columns, source, ahead: &[] }
     }
 
@@ -66,10 +66,10 @@ impl<'a, R: Real> RhsPanels<'a, R> {
     /// Some of its panels: the columns from the first of one to the first of another, or to the last.
     pub(crate) fn part(&self, columns: Range<usize>) -> Self {
         let (data, source) = match self.source {
-            Source::Panels => (&self.data[columns.start * self.depth..], Source::Panels),
-            Source::Rows(rows, stride) => (self.data, Source::Rows(&rows[columns.start..], stride)),
-            Source::Offsets(data, offsets, furthest) => {
-                (self.data, Source::Offsets(&data[columns.start..], offsets, furthest))
+            RhsElements::Panels => (&self.data[columns.start * self.depth..], RhsElements::Panels),
+            RhsElements::Rows(rows, stride) => (self.data, RhsElements::Rows(&rows[columns.start..], stride)),
+            RhsElements::Offsets(data, offsets, furthest) => {
+                (self.data, RhsElements::Offsets(&data[columns.start..], offsets, furthest))
             }
         };
         RhsPanels { data, depth: self.depth, columns: columns.len(), source, ahead: &[] }
@@ -78,7 +78,7 @@ impl<'a, R: Real> RhsPanels<'a, R> {
     /// The columns that fill vectors, and the last few, which are computed one by one.
     pub(super) fn split_narrow(self, level: SimdLevel) -> (Self, Option<NarrowColumns<'a, R>>) {
         let columns = level.narrow_columns::<R>(self.columns);
-        if columns == 0 || matches!(self.source, Source::Offsets(..)) {
+        if columns == 0 || matches!(self.source, RhsElements::Offsets(..)) {
             return (self, None);
         }
         let first = self.columns - columns;
@@ -88,7 +88,7 @@ impl<'a, R: Real> RhsPanels<'a, R> {
     /// The elements from the first of some narrow columns on, at these depths, and the distance from one depth to the next.
     pub(super) fn narrow(&self, level: SimdLevel, first: usize, depths: &Range<usize>) -> (&'a [R], usize) {
         match self.source {
-            Source::Rows(rows, stride) => (&rows[depths.start * stride + first..], stride),
+            RhsElements::Rows(rows, stride) => (&rows[depths.start * stride + first..], stride),
             _ => {
                 let width = level.half::<R>();
                 (self.panel(first, width, depths, None).0, width)
@@ -110,16 +110,16 @@ impl<'a, R: Real> RhsPanels<'a, R> {
             Some(panel) => Depth::Across { panel, right },
         };
         let at = match self.source {
-            Source::Rows(rows, stride) if first + width <= self.columns => {
-                let reach = depths.len().saturating_sub(1) * stride + width;
-                return (&rows[depths.start * stride + first..][..reach], evenly(stride));
+            RhsElements::Rows(rows, stride) if first + width <= self.columns => {
+                let length = depths.len().saturating_sub(1) * stride + width;
+                return (&rows[depths.start * stride + first..][..length], evenly(stride));
             }
-            Source::Offsets(data, offsets, furthest) => {
+            RhsElements::Offsets(data, offsets, furthest) => {
                 assert!(across.is_none(), "rows at any offsets are not multiplied across");
                 return (&data[first..][..furthest + width], Depth::At(&offsets[depths.clone()]));
             }
-            Source::Rows(..) => 0,
-            Source::Panels => first * self.depth,
+            RhsElements::Rows(..) => 0,
+            RhsElements::Panels => first * self.depth,
         };
         (&self.data[at + depths.start * width..][..depths.len() * width], evenly(width))
     }
@@ -143,14 +143,14 @@ impl<'a, R: Real> RhsPanels<'a, R> {
     ) {
         let height = level.rows::<R>();
         let even = rows.len().next_multiple_of(2);
-        let reach = match across {
+        let length = match across {
             None => depths.len() * height,
             Some(panel) => {
                 let last = depths.len().saturating_sub(1);
                 last / height * panel + (even - 1) * height + last % height + 1
             }
         };
-        assert!(even <= height && left.len() >= reach, "left panel");
+        assert!(even <= height && left.len() >= length, "left panel");
         let mut values = [R::ZERO; MAX_ROWS];
         if let InitialSums::Rows(all) = start {
             values[..rows.len()].copy_from_slice(&all[rows.clone()]);

@@ -5,7 +5,7 @@ use monosplit_graph::{Error, Result};
 
 use super::broadcast::GRAIN;
 use super::chunks::for_each_chunk;
-use super::transpose::{Source, transpose};
+use super::transpose::{MatrixView, transpose};
 use crate::cpu::real::Element;
 use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 
@@ -44,7 +44,7 @@ pub(crate) fn permute<T: Element>((x, shape): (&[T], &[usize]), order: &[usize],
                 let target;
                 (target, part) = part.split_at_mut(columns * row);
                 let data = &x[start_of(index)..];
-                transpose(Source { data, rows: row, columns, stride: step }, target, row);
+                transpose(MatrixView { data, rows: row, columns, stride: step }, target, row);
                 index += columns;
             }
         });

@@ -8,7 +8,7 @@ use crate::cpu::real::Real;
 
 /// Windows with larger strides or extents are computed tap by tap.
 const LARGEST_STRIDE: usize = 8;
-const LARGEST_REACH: usize = 256;
+const LARGEST_HALO: usize = 256;
 
 /// A copy of a plane, or of every `stride`-th element of it, with zeros around.
 #[derive(Clone, Copy, Debug)]
@@ -130,10 +130,10 @@ impl PlanarWindow {
             before: planar(&before, 0)?,
         };
         let small = (0..2).all(|axis| {
-            let reach = planar.kernel[axis].saturating_mul(planar.dilation[axis]);
+            let halo = planar.kernel[axis].saturating_mul(planar.dilation[axis]);
             planar.stride[axis] <= LARGEST_STRIDE
-                && reach <= LARGEST_REACH
-                && planar.before[axis] <= LARGEST_REACH
+                && halo <= LARGEST_HALO
+                && planar.before[axis] <= LARGEST_HALO
         });
         small.then_some(planar)
     }
@@ -148,7 +148,7 @@ impl PlanarWindow {
     }
 
     /// Rows and columns that the last tap reads ahead, counted in strides.
-    fn reach(&self) -> [usize; 2] {
+    fn halo(&self) -> [usize; 2] {
         [0, 1].map(|axis| (self.kernel[axis] - 1) * self.dilation[axis] / self.stride[axis])
     }
 
@@ -169,8 +169,8 @@ impl PlanarWindow {
 
 impl PaddedPlanes {
     pub(crate) fn new(window: &PlanarWindow, output: [usize; 2]) -> Self {
-        let (reach, stride) = (window.reach(), window.stride);
-        let size = [output[0] + reach[0], output[1] + reach[1]];
+        let (halo, stride) = (window.halo(), window.stride);
+        let size = [output[0] + halo[0], output[1] + halo[1]];
         let padded: Vec<PaddedPlane> = (window.phases().enumerate())
             .map(|(index, phase)| {
                 let before = [0, 1].map(|axis| window.before[axis] as isize - phase[axis] as isize);
@@ -190,12 +190,12 @@ impl PaddedPlanes {
     /// The outputs of one phase of the stride are a convolution with the taps that reach them: output
     /// `j·stride + phase − before` is reached from input `j − ahead/stride` by every tap whose `ahead` has that phase.
     pub(crate) fn transposed(window: &PlanarWindow, input: [usize; 2], output: [usize; 2]) -> Self {
-        let (reach, stride) = (window.reach(), window.stride);
+        let (halo, stride) = (window.halo(), window.stride);
         let size =
-            [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + reach[axis]);
+            [0, 1].map(|axis| (output[axis] + window.before[axis]).div_ceil(stride[axis]) + halo[axis]);
         // The zeros after a row are those before the next.
-        let columns = size[1] - reach[1];
-        let pitch = columns.max(input[1].min(columns) + reach[1]);
+        let columns = size[1] - halo[1];
+        let pitch = columns.max(input[1].min(columns) + halo[1]);
         let sums = window.phases().map(|phase| {
             let skipped = [0, 1]
                 .map(|axis: usize| window.before[axis].saturating_sub(phase[axis]).div_ceil(stride[axis]));
@@ -204,12 +204,12 @@ impl PaddedPlanes {
                 [0, 1].map(|axis| output[axis].saturating_sub(first[axis]).div_ceil(stride[axis]));
             let distance = |tap: usize| {
                 let ahead = window.ahead(tap);
-                let at = [0, 1].map(|axis| skipped[axis] + reach[axis] - ahead[axis] / stride[axis]);
+                let at = [0, 1].map(|axis| skipped[axis] + halo[axis] - ahead[axis] / stride[axis]);
                 (tap, at[0] * pitch + at[1])
             };
             Sums { taps: window.reaching(phase).map(distance).collect(), rows, columns, first, step: stride }
         });
-        let padded = vec![PaddedPlane::new(0, [size[0], pitch], [1, 1], reach.map(|n| n as isize))];
+        let padded = vec![PaddedPlane::new(0, [size[0], pitch], [1, 1], halo.map(|n| n as isize))];
         PaddedPlanes { padded, pitch, sums: sums.collect() }
     }
 

@@ -10,7 +10,7 @@ const COLUMNS: usize = 64;
 
 /// A matrix to be transposed: `rows` rows of `columns` neighbours, `stride` apart.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Source<'a, T> {
+pub(crate) struct MatrixView<'a, T> {
     pub(crate) data: &'a [T],
     pub(crate) rows: usize,
     pub(crate) columns: usize,
@@ -18,8 +18,8 @@ pub(crate) struct Source<'a, T> {
 }
 
 /// `to[c·pitch + r] ← from(r, c)`, where `pitch` is not less than the number of rows.
-pub(crate) fn transpose<T: Copy>(from: Source<'_, T>, to: &mut [T], pitch: usize) {
-    let Source { data, rows, columns, stride } = from;
+pub(crate) fn transpose<T: Copy>(from: MatrixView<'_, T>, to: &mut [T], pitch: usize) {
+    let MatrixView { data, rows, columns, stride } = from;
     if rows == 0 || columns == 0 {
         return;
     }
@@ -40,7 +40,12 @@ pub(crate) fn transpose<T: Copy>(from: Source<'_, T>, to: &mut [T], pitch: usize
 
 /// Transposes some columns in blocks, if there are such and the matrix has as many rows. The last blocks overlap those before.
 #[cfg(target_arch = "x86_64")]
-fn blocks<T: Copy>(from: Source<'_, T>, columns: std::ops::Range<usize>, to: &mut [T], pitch: usize) -> bool {
+fn blocks<T: Copy>(
+    from: MatrixView<'_, T>,
+    columns: std::ops::Range<usize>,
+    to: &mut [T],
+    pitch: usize,
+) -> bool {
     let fits = size_of::<T>() == size_of::<f32>() && align_of::<T>() == align_of::<f32>();
     let large = from.rows >= SIDE && columns.len() >= SIDE;
     if !fits || !large || SimdLevel::current() == SimdLevel::Portable {
@@ -65,7 +70,7 @@ fn blocks<T: Copy>(from: Source<'_, T>, columns: std::ops::Range<usize>, to: &mu
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn blocks<T: Copy>(_: Source<'_, T>, _: std::ops::Range<usize>, _: &mut [T], _: usize) -> bool {
+fn blocks<T: Copy>(_: MatrixView<'_, T>, _: std::ops::Range<usize>, _: &mut [T], _: usize) -> bool {
     let _ = (SIDE, SimdLevel::current());
     false
 }
@@ -116,7 +121,7 @@ mod tests {
             let (stride, pitch) = (columns + random.within(0, 5), rows + random.within(0, 5));
             let data = random.reals::<f32>(rows * stride);
             let mut to = vec![f32::INFINITY; columns * pitch];
-            transpose(Source { data: &data, rows, columns, stride }, &mut to, pitch);
+            transpose(MatrixView { data: &data, rows, columns, stride }, &mut to, pitch);
             for (at, &found) in to.iter().enumerate() {
                 let (column, row) = (at / pitch, at % pitch);
                 let expected = if row < rows { data[row * stride + column] } else { f32::INFINITY };

@@ -15,7 +15,7 @@ use super::gemm_rhs::RhsPanels;
 use super::scratch::Scratch;
 use super::simd_lanes::WIDEST;
 use super::simd_level::{SimdLevel, VECTORS};
-use super::winograd_tiles::{Segment, Strips, Tiles};
+use super::winograd_tiles::{Strips, TileRun, TileVector};
 use super::winograd_transform::{TileSize, transform_input, transform_output};
 use crate::cpu::real::Real;
 use crate::cpu::thread_pool::{parallel_for, parallel_for_chunks};
@@ -246,7 +246,7 @@ impl Winograd {
     }
 
     /// The tiles from `first` on that make up a vector, row of tiles by row of tiles.
-    pub(super) fn segments(&self, first: usize, vector: usize) -> impl Iterator<Item = Segment> + Clone {
+    pub(super) fn segments(&self, first: usize, vector: usize) -> impl Iterator<Item = TileRun> + Clone {
         let (rows, columns) = (self.tile_rows(), self.tile_columns());
         let end = (first + vector).min(self.images * rows * columns);
         let step = self.size.step();
@@ -258,14 +258,14 @@ impl Winograd {
                 let (row, image) = (at / columns % rows, at / columns / rows);
                 let lane = at - first;
                 at += tiles;
-                Segment { lane, image, row: row * step, column: column * step, tiles }
+                TileRun { lane, image, row: row * step, column: column * step, tiles }
             })
         })
     }
 
     /// The tiles of these segments in the planes of one channel of the input.
-    pub(super) fn read<'a>(&self, segments: &'a [Segment], image: usize) -> Tiles<'a> {
-        Tiles { size: self.size, segments, image, plane: self.input, pad: self.pad }
+    pub(super) fn read<'a>(&self, segments: &'a [TileRun], image: usize) -> TileVector<'a> {
+        TileVector { size: self.size, segments, image, plane: self.input, pad: self.pad }
     }
 
     /// Transforms `tiles` of `channels` into right panels, one set for every position.
@@ -282,7 +282,7 @@ impl Winograd {
         let stride = position_stride(self.inputs * tiles.len());
         let mut strips = Strips::new();
         for first in tiles.clone().step_by(vector) {
-            let segments: Vec<Segment> = self.segments(first, vector).collect();
+            let segments: Vec<TileRun> = self.segments(first, vector).collect();
             let read = self.read(&segments, self.inputs * plane);
             let panel = (first - tiles.start) / (VECTORS * vector) * VECTORS * vector;
             let width = (tiles.len() - panel).min(VECTORS * vector);
@@ -314,8 +314,8 @@ impl Winograd {
         let mut strips = Strips::new();
         let limits = work.epilogue.and_then(Epilogue::clamp).unwrap_or(R::UNLIMITED);
         for first in tiles.clone().step_by(vector) {
-            let segments: Vec<Segment> = self.segments(first, vector).collect();
-            let written = Tiles {
+            let segments: Vec<TileRun> = self.segments(first, vector).collect();
+            let written = TileVector {
                 size: self.size,
                 segments: &segments,
                 image: self.outputs * plane,
@@ -346,7 +346,7 @@ impl Winograd {
         &self,
         work: &Work<'_, R>,
         channel: usize,
-        segment: &Segment,
+        segment: &TileRun,
         epilogue: &(dyn Fn(usize, &mut [R]) + Sync),
     ) {
         let [height, width] = self.output;

@@ -22,7 +22,7 @@ impl<R: Real> Strips<R> {
 
 /// Neighbouring tiles of one row of tiles.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Segment {
+pub(crate) struct TileRun {
     /// Its first tile, counted from the first of the vector.
     pub(crate) lane: usize,
     pub(crate) image: usize,
@@ -34,9 +34,9 @@ pub(crate) struct Segment {
 
 /// A vector of tiles, and the planes they are read from or written to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Tiles<'a> {
+pub(crate) struct TileVector<'a> {
     pub(crate) size: TileSize,
-    pub(crate) segments: &'a [Segment],
+    pub(crate) segments: &'a [TileRun],
     /// Elements from the plane of an image to that of the next.
     pub(crate) image: usize,
     pub(crate) plane: [usize; 2],
@@ -44,7 +44,7 @@ pub(crate) struct Tiles<'a> {
     pub(crate) pad: [usize; 2],
 }
 
-impl Tiles<'_> {
+impl TileVector<'_> {
     /// Whether all are neighbours.
     pub(super) fn is_row(&self) -> bool {
         self.segments.len() == 1
@@ -65,7 +65,7 @@ impl Tiles<'_> {
     /// padding and after the tiles.
     ///
     /// # Safety
-    /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `strip` is one.
+    /// The machine has the instructions of `L`; [`TileVector::extent`] numbers can be read at `planes`; `strip` is one.
     #[inline(always)]
     pub(super) unsafe fn load_tiles<L: Lanes>(
         &self,
@@ -114,7 +114,7 @@ impl Tiles<'_> {
     /// Stores the rows of a strip of outputs, as far as they lie in the planes.
     ///
     /// # Safety
-    /// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be written at `planes`; `strip` is one.
+    /// The machine has the instructions of `L`; [`TileVector::extent`] numbers can be written at `planes`; `strip` is one.
     #[inline(always)]
     pub(super) unsafe fn store_tiles<L: Lanes>(&self, strip: *const L::Scalar, planes: *mut L::Scalar) {
         let (step, [height, width]) = (self.size.step(), self.plane);

@@ -12,7 +12,7 @@
 
 use super::simd_lanes::Lanes;
 use super::simd_level::simd_dispatch;
-use super::winograd_tiles::{ROWS, STRIP, Strips, Tiles};
+use super::winograd_tiles::{ROWS, STRIP, Strips, TileVector};
 use crate::cpu::real::Real;
 
 /// The side of an output tile.
@@ -222,7 +222,7 @@ unsafe fn spread_two<L: Lanes>(d: [L; 2]) -> [L; 4] {
 /// As for [`input_tiles`].
 #[inline(always)]
 unsafe fn spread_tiles<L: Lanes>(
-    tiles: &Tiles<'_>,
+    tiles: &TileVector<'_>,
     planes: *const L::Scalar,
     strips: &mut Strips<L::Scalar>,
     to: *mut L::Scalar,
@@ -266,12 +266,12 @@ unsafe fn spread_tiles<L: Lanes>(
 /// Transforms a vector of tiles: the number of tile `t` at position `i` of its tile goes to `to[i·stride + t]`.
 ///
 /// # Safety
-/// The machine has the instructions of `L`; [`Tiles::extent`] numbers can be read at `planes`; `to` can take a vector at every
+/// The machine has the instructions of `L`; [`TileVector::extent`] numbers can be read at `planes`; `to` can take a vector at every
 /// position of a tile.
 #[inline(always)]
 unsafe fn input_tiles<L: Lanes>(
     rotated: bool,
-    tiles: &Tiles<'_>,
+    tiles: &TileVector<'_>,
     planes: *const L::Scalar,
     strips: &mut Strips<L::Scalar>,
     to: *mut L::Scalar,
@@ -331,11 +331,11 @@ unsafe fn input_tiles<L: Lanes>(
 ///
 /// # Safety
 /// The machine has the instructions of `L`; a vector can be read at `from[i·stride]` for every position `i` of an input
-/// tile; [`Tiles::extent`] numbers can be written at `planes`.
+/// tile; [`TileVector::extent`] numbers can be written at `planes`.
 #[inline(always)]
 unsafe fn output_tiles<L: Lanes>(
     rotated: bool,
-    tiles: &Tiles<'_>,
+    tiles: &TileVector<'_>,
     (from, stride): (*const L::Scalar, usize),
     (bias, limits): (L::Scalar, [L::Scalar; 2]),
     strips: &mut Strips<L::Scalar>,
@@ -384,7 +384,7 @@ unsafe fn output_tiles<L: Lanes>(
 simd_dispatch!(
     transform_input<R: Real>(
         rotated: bool,
-        tiles: &Tiles<'_>,
+        tiles: &TileVector<'_>,
         planes: *const R,
         strips: &mut Strips<R>,
         to: *mut R,
@@ -393,13 +393,13 @@ simd_dispatch!(
     input_tiles
 );
 simd_dispatch!(
-    spread_output<R: Real>(tiles: &Tiles<'_>, planes: *const R, strips: &mut Strips<R>, to: *mut R, stride: usize),
+    spread_output<R: Real>(tiles: &TileVector<'_>, planes: *const R, strips: &mut Strips<R>, to: *mut R, stride: usize),
     spread_tiles
 );
 simd_dispatch!(
     transform_output<R: Real>(
         rotated: bool,
-        tiles: &Tiles<'_>,
+        tiles: &TileVector<'_>,
         from: (*const R, usize),
         end: (R, [R; 2]),
         strips: &mut Strips<R>,

@@ -12,7 +12,7 @@ use super::gemm::{Matrix, Region, multiply};
 use super::scratch::Scratch;
 use super::simd_level::SimdLevel;
 use super::winograd::{DisjointSlice, Winograd};
-use super::winograd_tiles::{Segment, Strips};
+use super::winograd_tiles::{Strips, TileRun};
 use super::winograd_transform::{TileSize, spread_output, transform_input};
 use crate::cpu::real::Real;
 
@@ -100,7 +100,7 @@ impl WinogradWeightGradient {
         (0..operand.channels).into_par_iter().for_each(|channel| {
             let mut strips = Strips::new();
             for first in tiles.clone().step_by(vector) {
-                let segments: Vec<Segment> = operand.tiles.segments(first, vector).collect();
+                let segments: Vec<TileRun> = operand.tiles.segments(first, vector).collect();
                 let read = operand.tiles.read(&segments, plane);
                 let at = channel * tiles.len() + first - tiles.start;
                 let planes = &operand.planes[channel * self.images * plane..];

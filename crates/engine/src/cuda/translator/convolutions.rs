@@ -6,10 +6,10 @@ use monosplit_graph::{Error, Result};
 use super::{DeviceTensor, Translator, product};
 use crate::cuda::Math;
 use crate::cuda::command::{Arguments, Command};
-use crate::cuda::convolution::{Convolution, ConvolutionPlan, Direction, Geometry, Tensors};
+use crate::cuda::convolution::{Convolution, CudnnPlan, Direction, Geometry, Tensors};
 use crate::cuda::kernel_parameters::{FOLDS, Pool, compiled_for};
 use crate::cuda::memory_format::MemoryFormat;
-use crate::cuda::product::Operand;
+use crate::cuda::product::MatrixOperand;
 
 /// Up to this number of channels a transposed convolution is faster as a matrix product than with cuDNN.
 const FEW_CHANNELS: usize = 4;
@@ -76,10 +76,10 @@ impl Translator<'_> {
             let at = |tensor: &DeviceTensor, elements: usize| {
                 tensor.at + (start * elements * self.math.bytes()) as u64
             };
-            let kernel = Operand { at: w.at, shape: &[channels, taps], transposed: true };
+            let kernel = MatrixOperand { at: w.at, shape: &[channels, taps], transposed: true };
             let last = y.format == MemoryFormat::ChannelsLast;
             let shape = if last { [count, positions, channels] } else { [count, channels, positions] };
-            let given = Operand { at: at(y, per_sample), shape: &shape, transposed: last };
+            let given = MatrixOperand { at: at(y, per_sample), shape: &shape, transposed: last };
             let (written, to) = (count * per_result, at(out, per_result));
             self.multiply(&kernel, &given, (products, &[count, taps, positions]))?;
             let arguments = Arguments::default().with(products).with(to).with(written as u32).with(pool);
@@ -133,7 +133,7 @@ impl Translator<'_> {
 
     /// Scratch memory: `before` bytes for the caller, then what [`Translator::convolve`] needs.
     fn convolve_scratch(&mut self, geometry: &Geometry, direction: Direction, before: usize) -> Result<u64> {
-        let plan = ConvolutionPlan::new(self.device, geometry, direction, self.math)?;
+        let plan = CudnnPlan::new(self.device, geometry, direction, self.math)?;
         self.scratch(before + plan.workspace + self.halves(geometry).iter().sum::<usize>())
     }
 
@@ -155,7 +155,7 @@ impl Translator<'_> {
         tensors: [DeviceTensor; 3],
         before: usize,
     ) -> Result<()> {
-        let plan = ConvolutionPlan::new(self.device, &geometry, direction, self.math)?;
+        let plan = CudnnPlan::new(self.device, &geometry, direction, self.math)?;
         let halves = self.halves(&geometry);
         let base = self.scratch(before + plan.workspace + halves.iter().sum::<usize>())? + before as u64;
         let starts = [0, halves[0], halves[0] + halves[1]].map(|start| base + start as u64);

@@ -22,7 +22,7 @@ use crate::cuda::kernel_parameters::{
 };
 use crate::cuda::memory_format::{MemoryFormat, is_identity};
 use crate::cuda::multiplication::Multiplication;
-use crate::cuda::product::{Operand, Product};
+use crate::cuda::product::{DeviceProduct, MatrixOperand};
 use crate::graph_info::element_bytes;
 
 /// Below this number of channels a conversion of the memory format is not tiled.
@@ -386,14 +386,14 @@ impl Translator<'_> {
         inputs: &[DeviceTensor],
         out: &DeviceTensor,
     ) -> Result<()> {
-        let a = Operand { at: inputs[0].at, shape: &inputs[0].shape, transposed: trans_a };
-        let b = Operand { at: inputs[1].at, shape: &inputs[1].shape, transposed: trans_b };
+        let a = MatrixOperand { at: inputs[0].at, shape: &inputs[0].shape, transposed: trans_a };
+        let b = MatrixOperand { at: inputs[1].at, shape: &inputs[1].shape, transposed: trans_b };
         self.multiply(&a, &b, (out.at, &out.shape))
     }
 
     /// Adds a product of matrices, none of them empty, into the address and shape `to`.
-    fn multiply(&mut self, a: &Operand<'_>, b: &Operand<'_>, to: (u64, &[usize])) -> Result<()> {
-        for product in Product::all(a, b, to, self.math)? {
+    fn multiply(&mut self, a: &MatrixOperand<'_>, b: &MatrixOperand<'_>, to: (u64, &[usize])) -> Result<()> {
+        for product in DeviceProduct::all(a, b, to, self.math)? {
             let ready = Multiplication::new(self.device, &product)?;
             self.commands.push(Command::Product(Box::new(ready)));
         }

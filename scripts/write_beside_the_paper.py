@@ -137,6 +137,13 @@ def images(members):
     return f"{min(counts)} to {max(counts)} images" if counts and min(counts) != max(counts) else f"{max(counts, default=0)} images"
 
 
+def finished(members):
+    """Those that were measured on every image by every metric; a run that was stopped has others."""
+    most = max((len(found) for member in members for found in member.values.values()), default=0)
+    asked = {name for member in members for name in member.values}
+    return [m for m in members if set(m.values) == asked and min(map(len, m.values.values()), default=0) == most]
+
+
 def beside(published, member_of, metrics):
     """Rows `paper / ours`, and the rank correlation of the rows under each metric."""
     rows, pairs = [], {metric: [] for metric in metrics}
@@ -251,11 +258,14 @@ def alpha(store, name):
 
 def splitlrp(store, _):
     members = by_value(store, "ablation of stabiliser".__eq__)
+    every = [member for of in members.values() for member in of.values()]
+    if len(finished(every)) < len(every):
+        return None
     member_of = lambda line: members.get(line["title"], {}).get(line["stabiliser"])
     rows = beside(paper("splitlrp"), member_of, {metric: metric for metric in METRICS})
     for row, line in zip(rows, paper("splitlrp")):
         row[0] += f", {line['stabiliser']}"
-    return table(["Row"] + list(SHORT.values()), rows)
+    return f"{images(every)}.\n\n" + table(["Row"] + list(SHORT.values()), rows)
 
 
 def ablations(store, _):
@@ -280,14 +290,16 @@ def seconds(store, name):
 
 
 def layers(store, _):
-    """Each curve by layer: one row for each layer, one column for each curve."""
-    members = store.of("layers")
-    titles, places = (list(dict.fromkeys(getattr(m, key) for m in members)) for key in ["title", "layer"])
+    """Each curve by layer: one row for each layer, one column for each curve; a dash where not every image was measured."""
+    members = finished(store.of("layers"))
+    titles = list(dict.fromkeys(m.title for m in members))
+    places = list(dict.fromkeys(m.layer for m in store.of("layers")))
     parts = []
     for metric in dict.fromkeys(name for member in members for name in member.values):
         at = {(m.title, m.layer): mean(m, metric)[0] for m in members}
         rows = [[place] + [shown(at.get((title, place))) for title in titles] for place in places]
-        parts.append(f"{SHORT.get(metric, metric)}, {images(members)}:\n\n" + table(["Layer"] + titles, rows))
+        title = next((SHORT[name] for name in SHORT if metric.split(":")[0] == name), SHORT.get(metric, metric))
+        parts.append(f"{title}, {images(members)}:\n\n" + table(["Layer"] + titles, rows))
     return "\n\n".join(parts)
 
 
@@ -387,7 +399,7 @@ def main():
             continue
         store = Store(path)
         print(f"{experiment}: {store.rows} rows")
-        written |= {name: of(store, name) for name, of in tables}
+        written |= {name: text for name, of in tables if (text := of(store, name))}
     fill = lambda found: f"{found[1]}\n{written[found[2]]}\n\n{found[3]}" if found[2] in written else found[0]
     text = BLOCK.sub(fill, PAGE.read_text())
     for name in written:

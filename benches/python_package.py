@@ -56,7 +56,7 @@ def main():
     images = environment.ROOT / "target/python-bench.npy"
     np.save(images, x)
     print("| work | ratio of minima | ratio of medians |\n|---|--:|--:|")
-    load = ["method", path, f"input={images}", "name=splitcam", f"layers={layer}", "size=input", f"threads={arguments.threads}"]
+    load = ["method", path, f"input={images}", "name=splitcam", f"layers={layer}", "size=input", "attributions=yes", f"threads={arguments.threads}"]
     load.append(f"clock={'processor' if arguments.processor_time else 'wall'}")
     explain = lambda: model.explain(x, "splitcam", target=0)
     compiled = model.explainer("splitcam")._compiled

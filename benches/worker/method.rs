@@ -2,7 +2,9 @@
 
 use monosplit::catalogue::{self, ConfiguredMethod, MethodEntry};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
-use monosplit::explain::{Class, Explainer, Explanation, Finish, MapRequest, Settings, Size};
+use monosplit::explain::{
+    ChannelReduction, Class, Explainer, Explanation, Finish, MapRequest, Settings, Size,
+};
 use monosplit::graph::Graph;
 use monosplit::{Model, Result, Tensor};
 
@@ -10,7 +12,8 @@ use crate::Results;
 use crate::job::{Job, Options};
 
 /// Options of the job itself; all others are the method's.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
+    "attributions",
     "clock",
     "engine",
     "precision",
@@ -27,7 +30,8 @@ const OWN: [&str; 13] = [
 ];
 
 /// Compiles the methods `name=` (separated by commas) at `layers=` (likewise; by default the image) for `class=`. With
-/// `size=input` maps are scaled to the input; with `remembering=yes` values that do not depend on the image are cached. `None`
+/// `size=input` maps are scaled to the input; with `attributions=yes` each comes with its attributions, channels apart, as in
+/// the Python package; with `remembering=yes` values that do not depend on the image are cached. `None`
 /// if there is no such method.
 pub(crate) fn load(
     model: &Model,
@@ -56,7 +60,12 @@ pub(crate) fn load(
     let request = |layer: &Option<String>| -> Vec<MapRequest> {
         chosen.iter().map(|c| MapRequest::of(c.method.clone(), layer.clone()).finish(finish)).collect()
     };
-    let requests: Vec<MapRequest> = layers.iter().flat_map(request).collect();
+    let mut requests: Vec<MapRequest> = layers.iter().flat_map(request).collect();
+    if options.get("attributions") == Some("yes") {
+        let kept = Finish { channels: ChannelReduction::Keep, ..Finish::default() };
+        let attributions: Vec<_> = requests.iter().cloned().map(|request| request.finish(kept)).collect();
+        requests = attributions.into_iter().chain(requests).collect();
+    }
     let class = options.number("class")?.map_or(Class::Top, Class::Index);
     let compile = match options.get("remembering") {
         Some("yes") => Explainer::with_class_cache,

@@ -80,7 +80,10 @@ def _single(inputs: Any) -> Any:
     """The only tensor; an error if there are several."""
     if isinstance(inputs, tuple):
         if len(inputs) != 1:
-            raise NotImplementedError("monosplit's drop-in classes explain networks of one input")
+            raise NotImplementedError(
+                "monosplit's drop-in classes explain one input; give the others as additional_forward_args, or explain several "
+                "together: monosplit.from_torch(module, example).explain({'NAME': tensor, …}, of=[…])"
+            )
         return inputs[0]
     return inputs
 

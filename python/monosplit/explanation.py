@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,9 +26,10 @@ class Explanation:
 
     attributions: Any
     """One number for each element of what is explained: of the input, or of the layer. Methods that do not tell channels
-    apart have one channel. An array, or a torch tensor on the device of the input."""
-    maps: NDArray[Any]
-    """``[N, H, W]`` at the size of the input."""
+    apart have one channel. An array, or a torch tensor on the device of the input; of several inputs a dictionary by their
+    names."""
+    maps: Any
+    """``[N, H, W]`` at the size of the input, ``[N, tokens]`` of token ids; of several inputs a dictionary."""
     scores: NDArray[Any]
     """The scores ``[N, classes]``, bit for bit those of the network alone."""
     classes: list[int]
@@ -51,8 +52,8 @@ class Explanation:
     """For each sample the power of two that its attributions are to be multiplied by: 0 unless they would overflow."""
     facts: dict[str, Any] = field(default_factory=dict)
     """Everything else: all options, what the method measured about itself."""
-    samples: Samples | None = None
-    """What was explained."""
+    samples: Any = None
+    """What was explained; of several inputs a dictionary."""
     _model: Model | None = field(default=None, compare=False)
     """The network, for the explorer. Copies in other processes go without it."""
 
@@ -65,11 +66,33 @@ class Explanation:
     def __repr__(self) -> str:
         where = f" at {self.layer}" if self.layer else ""
         names = ", ".join(self.class_names[:3]) + (", …" if len(self) > 3 else "")
-        shape = tuple(self.attributions.shape)
+        if isinstance(self.attributions, dict):
+            shape = ", ".join(f"{name} {tuple(values.shape)}" for name, values in self.attributions.items())
+        else:
+            shape = str(tuple(self.attributions.shape))
         return f"<Explanation by {self.title}{where}: {names}; attributions {shape}>"
+
+    def of(self, name: str) -> Explanation:
+        """The part of an explanation of several inputs that is of one of them: to be drawn and saved by itself."""
+        if not isinstance(self.attributions, dict):
+            raise ValueError("one input was explained by itself; leave out of()")
+        if name not in self.attributions:
+            raise ValueError(f"'{name}' was not explained; these were: {', '.join(self.attributions)}")
+        own = dict(attributions=self.attributions[name], maps=self.maps[name], samples=self.samples[name])
+        return replace(self, **own)
+
+    def _one(self) -> Explanation:
+        """The explanation of one input; of several an error."""
+        if isinstance(self.attributions, dict):
+            if len(self.attributions) > 1:
+                raise ValueError(f"several inputs were explained: say of({next(iter(self.attributions))!r}) first")
+            return self.of(next(iter(self.attributions)))
+        return self
 
     def overlay(self, index: int = 0, *, opacity: float = 0.5, single: bool = False) -> NDArray[np.uint8]:
         """A map drawn over its picture with a caption, as pixels ``[height, width, 3]``; without a picture the map alone."""
+        if isinstance(self.attributions, dict):
+            return self._one().overlay(index, opacity=opacity, single=single)
         map = np.asarray(self.maps[index])
         if map.ndim != 2:
             map = _as_plane(map)
@@ -93,7 +116,7 @@ class Explanation:
         """Writes the overlay of a sample as a PNG file, or the attributions as a ``.npy`` file."""
         path = os.fspath(path)
         if path.endswith(".npy"):
-            values = self.attributions
+            values = self._one().attributions
             np.save(path, numpy_of(values) if is_torch(values) else values)
             return
         if not path.endswith(".png"):
@@ -125,6 +148,8 @@ class Explanation:
         """
         if self._model is None or self.samples is None:
             raise ValueError("this explanation came without its network; show the network with model.serve(pictures)")
+        if isinstance(self.attributions, dict):
+            return self._one().explore(index, port=port, height=height)
         pictures = self.samples.pictures
         number = range(len(pictures))[index]
         if pictures[number] is None:
@@ -137,6 +162,10 @@ class Explanation:
         return self._model._served([_monosplit.encode_png(picture) for picture in shown], port, height, chosen)
 
     def _repr_png_(self) -> bytes:
+        if isinstance(self.attributions, dict):
+            # Of several inputs the picture, if there is one.
+            first = next((name for name, given in self.samples.items() if given.has_pictures), next(iter(self.attributions)))
+            return self.of(first)._repr_png_()
         return _monosplit.encode_png(self.overlay())
 
 

@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from . import _monosplit
+from .device import ready
 from .evaluation import Evaluation, Method, evaluate
 from .explainer import Explainer
 from .explanation import Explanation
 from .files import write_whole
+from .named import NamedExplainer, chosen_inputs
 from .page import Picture, ServedPage, serve
 from .progress import Progress, reporting
-from .samples import Input, array_of, dtype_name, is_torch, numpy_of, readable, returned, samples
+from .samples import Input, Samples, array_of, dtype_name, is_torch, numpy_of, readable, returned, samples
 from .target import Region, Similarity, Target, TargetSpec, is_head, written
 
 if TYPE_CHECKING:
@@ -112,8 +114,11 @@ class Model:
         """The module it was exported from: layers may be named by its parts."""
         self._folder: Any = None
         """The folder of a network whose weights are too large for memory twice."""
+        self._facts: list[tuple[str, str, bool]] | None = None
+        """What each input holds, where that was asked for."""
         self._recorded = False
         """Whether the exporter recorded one run of the module, with what was decided in it."""
+        ready(options.get("device") or "cpu")
         self._network("float32")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -123,6 +128,15 @@ class Model:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["source"], state["options"])  # type: ignore[misc]
+
+    def _for_module(self, module: Any) -> Model:
+        """The same network, whose layers are named by the parts of another module of the same weights."""
+        if self._module is module:
+            return self
+        other = object.__new__(Model)
+        other.__dict__.update(self.__dict__)
+        other._module = module
+        return other
 
     def __copy__(self) -> Model:
         return self
@@ -153,6 +167,28 @@ class Model:
         finally:
             for file in files:
                 os.remove(file)
+
+    def _samples_of(self, name: str, value: Any, dtype: str) -> Samples:
+        """The value of an input by its name, as the network reads it."""
+        key = f"{dtype} input {name}"
+        view = self._networks.get(key)
+        if view is None:
+            view = self._network(dtype).reading(name)
+            with self._lock:
+                self._networks[key] = view
+        try:
+            return samples(value, view, dtype)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"input '{name}': {error}") from None
+
+    def _text_input(self, inputs: Mapping[str, Any] | None) -> str | None:
+        """The only input that is not held, if it holds token ids: these are explained at their embedding."""
+        kinds = [(name, kind) for name, kind in self._network("float32").inputs() if name not in (inputs or {})]
+        if len(kinds) != 1 or kinds[0][1] != "int":
+            return None
+        if self._facts is None:
+            self._facts = self._network("float32").input_facts()
+        return next((name for name, holds, _ in self._facts if holds == "tokens" and name == kinds[0][0]), None)
 
     def _network(self, dtype: str) -> _monosplit.Network:
         """The network opened for a precision: weights that folding changes are stored in it."""
@@ -262,6 +298,7 @@ class Model:
         batch: int = 16,
         pictures: bool = False,
         inputs: Mapping[str, Any] | None = None,
+        of: str | Sequence[str] | None = None,
         **options: Any,
     ) -> Explainer:
         """Compiles a method, to be called often.
@@ -270,8 +307,11 @@ class Model:
         module itself where the network came from one; ``""`` is the input. Options of the method are keywords
         (:func:`methods` lists them), with ``_`` for ``-``. ``target`` is a target other than a class (:mod:`target`); classes
         are given with each call. ``inputs`` are the values of further inputs by their names, one sample for all or one for
-        each: they are held fixed, and the input that is left is explained. ``batch`` samples are computed at a time. ``pictures`` says that
-        values are those of pictures made ready for the network, so that rules know their bounds.
+        each: they are held fixed, and the input that is left is explained. ``of`` names one or several inputs that are explained
+        together: the explainer is then called with the values of all by their names, ``ig({"image": x, "age": y})``, and
+        returns a dictionary. Token ids are explained at their embedding, ``[N, tokens, width]``. ``batch`` samples are computed
+        at a time. ``pictures`` says that values are those of pictures made ready for the network, so that rules know their
+        bounds.
 
         >>> import monosplit as ms
         >>> model = ms.load(ms.assets.network())
@@ -283,6 +323,9 @@ class Model:
         dtype = dtype_name(dtype)
         if batch < 1:
             raise ValueError(f"batch must be at least 1, found {batch}")
+        own = self._text_input(inputs) if of is None else None
+        if of is not None or own is not None:
+            return self._named_explainer(method, target, layer, dtype, batch, inputs or {}, of, own, options)
         texts, files = _texts({**given, **options})
         network = self._targeted(dtype, target, inputs)
         named = self._layer_name(layer)
@@ -298,6 +341,38 @@ class Model:
             "inputs": inputs, **options,
         }
         return Explainer(self, network, compiled, dtype, arguments)
+
+    def _named_explainer(
+        self,
+        method: MethodSpec,
+        target: Target,
+        layer: Any,
+        dtype: str,
+        batch: int,
+        inputs: Mapping[str, Any],
+        of: str | Sequence[str] | None,
+        own: str | None,
+        options: Mapping[str, Any],
+    ) -> NamedExplainer:
+        """The explainer of inputs by name, or of ``own``, the only one that is not held."""
+        if layer:
+            raise ValueError(
+                "inputs are explained by their names at themselves; a layer is explained for one input of real numbers: "
+                "model.explain(x, layer=…, inputs={…})"
+            )
+        name, given = _method(method)
+        network = self._targeted(dtype, target)
+        chosen = [own] if own is not None else chosen_inputs(network, of, [])
+        texts, files = _texts({**given, **options})
+        try:
+            compiled = network.inputs_explainer(name, texts, chosen, batch=batch)
+        finally:
+            for file in files:
+                os.remove(file)
+        arguments = {
+            "method": method, "target": target, "dtype": dtype, "batch": batch, "inputs": dict(inputs), "of": of, **options,
+        }
+        return NamedExplainer(self, network, compiled, dtype, arguments, own, inputs)
 
     def serve(self, *pictures: Picture, port: int = 0, height: int = 900) -> ServedPage:
         """Serves the explorer, a page on which this network is explained: α on a slider, all layers, methods beside each other.
@@ -318,7 +393,7 @@ class Model:
 
     def explain(
         self,
-        x: Input,
+        x: Input | Mapping[str, Any],
         method: MethodSpec = "splitcam",
         *,
         target: Target = None,
@@ -326,10 +401,13 @@ class Model:
         dtype: Any = "float32",
         batch: int = 16,
         inputs: Mapping[str, Any] | None = None,
+        of: str | Sequence[str] | None = None,
         progress: Progress = False,
         **options: Any,
     ) -> Explanation:
-        """Explains samples: a batch, a sample, a picture, the path of one, or a list of these.
+        """Explains samples: a batch, a sample, a picture, the path of one, or a list of these; or such values of all inputs by
+        their names, ``model.explain({"image": x, "age": y})``. Of these ``of`` names the ones that are explained, by default
+        those that hold real numbers or token ids, and attributions and maps are dictionaries.
 
         ``target`` is a class number or name, or a list with one for each sample, or one of :mod:`target`; by default it is
         the class with the highest score. Everything else is as for :meth:`explainer`.
@@ -339,10 +417,16 @@ class Model:
         >>> e.class_names
         ['Bengal']
         """
-        pictures = not isinstance(x, np.ndarray) and not is_torch(x)
+        pictures = not isinstance(x, (np.ndarray, Mapping)) and not is_torch(x)
         dtype = dtype_name(dtype)
+        if isinstance(x, Mapping):
+            if not x:
+                raise ValueError("there is nothing to explain: no input was given")
+            of = tuple(chosen_inputs(self._network(dtype), of, list(x)))
+        elif of is not None:
+            raise TypeError(f"of= names some of several inputs: give all by their names, found {type(x).__name__}")
         head = target if is_head(target) else None
-        key = (method, self._layer_name(layer), dtype, batch, pictures, tuple(sorted(options.items())), repr(head))
+        key = (method, self._layer_name(layer), dtype, batch, pictures, of, tuple(sorted(options.items())), repr(head))
         cacheable = (
             isinstance(method, str)
             and not inputs
@@ -352,14 +436,15 @@ class Model:
         explainer = self._explainers.get(key) if cacheable else None
         if explainer is None:
             explainer = self.explainer(
-                method, target=head, layer=layer, dtype=dtype, batch=batch, pictures=pictures, inputs=inputs, **options
+                method, target=head, layer=layer, dtype=dtype, batch=batch, pictures=pictures, inputs=inputs, of=of, **options
             )
             if cacheable:
                 with self._lock:
                     while len(self._explainers) >= CACHED_EXPLAINERS:
                         self._explainers.pop(next(iter(self._explainers)))
                     self._explainers[key] = explainer
-        return explainer.explain(x, None if head is not None else target, progress=progress)
+        given: Any = x
+        return explainer.explain(given, None if head is not None else target, progress=progress)
 
     def verify(
         self, x: Input | None = None, *, target: Target = None, pairs: int = 10, progress: Progress = False

@@ -25,7 +25,7 @@ def quantus(model: Model | None = None, method: MethodSpec = "splitcam", **optio
         explained = _current(opened, model, inputs)
         batch = np.ascontiguousarray(np.asarray(inputs, dtype=np.float32))
         classes = np.asarray(targets).reshape(-1).astype(int).tolist()
-        maps = explained.explain(batch, method, target=classes, **options).maps
+        maps: NDArray[Any] = explained.explain(batch, method, target=classes, **options).maps
         return maps[:, np.newaxis]
 
     return explain

@@ -74,6 +74,15 @@ def readable(array: NDArray[Any], dtype: str, kind: str = "float") -> NDArray[An
     return np.ascontiguousarray(array, dtype=wanted)
 
 
+def finite(array: NDArray[Any]) -> NDArray[Any]:
+    """The same array; an error if a number is not finite, because everything computed from it would be NaN without a word."""
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        sample, *place = (int(index) for index in np.argwhere(~np.isfinite(array))[0])
+        value = array[(sample, *place)]
+        raise ValueError(f"sample {sample} holds {value} at {place}, expected finite numbers; replace it first")
+    return array
+
+
 def upright(image: Any) -> NDArray[np.uint8]:
     """The pixels of a picture of Pillow, turned as its camera says. Transparency is dropped, as it is of files."""
     from PIL import ImageOps
@@ -149,7 +158,7 @@ def samples(value: Input, network: _monosplit.Network, dtype: str) -> Samples:
             array = array[np.newaxis]
         if array.shape[1:] != shape:
             raise ValueError(f"expected samples of shape {shape}, or batches of them, found {array.shape}")
-        arrays.append(readable(array, dtype, kind))
+        arrays.append(finite(readable(array, dtype, kind)))
         pictures.extend([None] * len(array))
     joined = arrays[0] if len(arrays) == 1 else np.concatenate(arrays)
     origin = next((item for item in items if is_torch(item)), None)

@@ -9,6 +9,7 @@ import io
 import logging
 import os
 import tempfile
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from . import _monosplit
+from .device import of_tensors
 from .model import Model
 from .samples import numpy_of
 
@@ -32,6 +35,7 @@ DECISIONS = ("data-dependent", "DataDependent", "Dynamic control flow", "symboli
 """What PyTorch's newer exporter says of a module that decides by its data what it computes."""
 
 _models: OrderedDict[str, Model] = OrderedDict()
+_exporting = threading.RLock()
 
 
 class ExportWarning(UserWarning):
@@ -44,14 +48,15 @@ def from_torch(
     *,
     output: str | None = None,
     threads: int = 0,
-    device: str = "cpu",
+    device: str | None = None,
 ) -> Model:
     """The network that a module is, for samples like those of ``example``: a batch, or one for each input, in the order of
     the arguments of ``forward`` or by their names.
 
     Inputs are called like the arguments of ``forward`` where there are several; outputs like the keys of a dictionary where
     the module returns one, otherwise ``output``, or ``output_0``, ``output_1``, … of a tuple. ``output`` chooses the one that
-    is explained, the first by default. The module is exported in memory, once for the same weights, numbers and code. What
+    is explained, the first by default. ``device`` is where it computes, ``"cpu"`` or ``"cuda"``: by default on the GPU that the
+    module lies on, where the package is built for it, and otherwise on the processor. The module is exported in memory, once for the same weights, numbers and code. What
     the exported network returns is compared with what the module returns, and a warning says so if they differ.
     """
     import torch
@@ -67,20 +72,21 @@ def from_torch(
     training = next((name or type(part).__name__ for name, part in module.named_modules() if part.training), None)
     if training is not None:
         raise ValueError(f"the module is in training mode (at '{training}'); call .eval() on it first")
+    device = of_tensors([*module.parameters(), *module.buffers(), *inputs]) if device is None else device
     key = _fingerprint(module, inputs, (output, threads, device))
-    if key in _models:
-        _models.move_to_end(key)
-        model = _models[key]
+    # Exporting changes what belongs to the whole process, its loggers and outputs.
+    with _exporting:
+        if key in _models:
+            _models.move_to_end(key)
+            return _models[key]._for_module(module)
+        plain, inputs = _on_processor(module, inputs)
+        model = _exported(plain, inputs, {"input_shape": None, "output": output, "threads": threads, "device": device})
         model._module = module
+        _compare(model, plain, inputs)
+        _models[key] = model
+        while len(_models) > CACHED_MODELS:
+            _models.popitem(last=False)
         return model
-    plain, inputs = _on_processor(module, inputs)
-    model = _exported(plain, inputs, {"input_shape": None, "output": output, "threads": threads, "device": device})
-    model._module = module
-    _compare(model, plain, inputs)
-    _models[key] = model
-    while len(_models) > CACHED_MODELS:
-        _models.popitem(last=False)
-    return model
 
 
 def _positional(module: Any, example: Any) -> tuple[Any, ...]:
@@ -117,17 +123,25 @@ def _fingerprint(module: Any, inputs: Sequence[Any], options: object) -> str:
         digest.update(repr((name, type(part), part._forward_hooks.keys(), part._forward_pre_hooks.keys())).encode())
         plain = {key: value for key, value in vars(part).items() if isinstance(value, (bool, int, float, str, tuple))}
         digest.update(repr(plain).encode())
+        for key, value in vars(part).items():
+            if isinstance(value, torch.Tensor):
+                digest.update(repr((key, tuple(value.shape), value.dtype, _monosplit.fingerprint(_bytes(value)))).encode())
         # A class that is defined again, in a cell of a notebook, may compute something else with the same weights.
         for kind in type(part).__mro__:
             if not kind.__module__.startswith("torch."):
                 for value in vars(kind).values():
                     _add_code(digest, getattr(value, "__code__", None))
-    for name, value in module.state_dict().items():
-        digest.update(repr((name, tuple(value.shape), value.dtype)).encode())
-        if isinstance(value, torch.Tensor):
-            raw: Any = value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
-            digest.update(raw)
+    # Buffers that are not stored with the module are part of what it computes, too.
+    for name, value in [*module.named_parameters(), *module.named_buffers()]:
+        digest.update(repr((name, tuple(value.shape), value.dtype, _monosplit.fingerprint(_bytes(value)))).encode())
     return digest.hexdigest()
+
+
+def _bytes(value: Any) -> Any:
+    """The bytes of a tensor, not copied where it lies on the processor."""
+    import torch
+
+    return value.detach().cpu().contiguous().view(-1).view(torch.uint8).numpy()
 
 
 def _add_code(digest: Any, code: Any) -> None:

@@ -83,21 +83,31 @@ impl CompiledExplainer {
         if count == 0 {
             return Err(PyValueError::new_err("there is nothing to explain: the batch is empty"));
         }
-        let classes = classes.map(|given| if given.len() == 1 { vec![given[0]; count] } else { given });
-        if let Some(given) = classes.as_ref().map(Vec::len).filter(|&given| given != count) {
-            let message = format!("{given} targets were given for {count} samples");
-            return Err(PyValueError::new_err(message));
-        }
+        let classes = for_samples(classes, count)?;
         let mut listener = Listener::new(report);
         let done = py.detach(|| self.in_batches(&samples, classes.as_deref(), &mut listener));
         match (done, listener.raised()) {
             (_, Some(raised)) => Err(raised),
             (Ok(parts), None) => {
                 let (labels, score_kind) = (self.labels.clone(), self.score_kind);
-                Ok(Result { parts, labels, score_kind, explained: self.explained.clone() })
+                Ok(Result { parts, labels, score_kind, explained: vec![self.explained.clone()] })
             }
             (Err(error), None) => Err(exception(error)),
         }
+    }
+}
+
+/// One class for each sample, where one for all was given.
+pub(crate) fn for_samples(
+    classes: Option<Vec<Option<usize>>>,
+    count: usize,
+) -> PyResult<Option<Vec<Option<usize>>>> {
+    let classes = classes.map(|given| if given.len() == 1 { vec![given[0]; count] } else { given });
+    match classes.as_ref().map(Vec::len) {
+        Some(given) if given != count => {
+            Err(PyValueError::new_err(format!("{given} targets were given for {count} samples")))
+        }
+        _ => Ok(classes),
     }
 }
 
@@ -138,13 +148,25 @@ impl CompiledExplainer {
 /// What was found, as arrays that can be taken once each.
 #[pyclass(module = "monosplit")]
 pub(crate) struct Result {
-    parts: Vec<Explanation>,
-    labels: Arc<Labels>,
-    score_kind: ScoreKind,
-    explained: Vec<Option<usize>>,
+    /// The explanation of each batch. Its maps are the attributions of all inputs that are explained, then their maps.
+    pub(crate) parts: Vec<Explanation>,
+    pub(crate) labels: Arc<Labels>,
+    pub(crate) score_kind: ScoreKind,
+    /// The shape of each value that is explained; none is an axis of any length.
+    pub(crate) explained: Vec<Vec<Option<usize>>>,
 }
 
 impl Result {
+    fn check(&self, input: usize) -> PyResult<()> {
+        match self.explained.get(input) {
+            Some(_) => Ok(()),
+            None => {
+                let message = format!("{} inputs are explained, found number {input}", self.explained.len());
+                Err(PyValueError::new_err(message))
+            }
+        }
+    }
+
     fn joined(&self, of: impl Fn(&Explanation) -> &Tensor) -> PyResult<Tensor> {
         match &self.parts[..] {
             [only] => Ok(of(only).clone()),
@@ -214,17 +236,22 @@ impl Result {
         found
     }
 
-    /// The attributions, shaped like what is explained; a method that does not tell channels apart has one channel. They
-    /// can be taken once.
-    fn take_attributions<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values = self.take(|part| &mut part.maps[0])?;
-        let shape = with_channel_axis(values.shape(), &self.explained);
+    /// The attributions of an explained input, shaped like it; a method that does not tell channels apart has one channel.
+    /// They can be taken once.
+    #[pyo3(signature = (input=0))]
+    fn take_attributions<'py>(&mut self, py: Python<'py>, input: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.check(input)?;
+        let values = self.take(|part| &mut part.maps[input])?;
+        let shape = with_channel_axis(values.shape(), &self.explained[input]);
         arrays::array(py, values.reshaped(shape).map_err(exception)?)
     }
 
-    /// The maps at the size of the input. They can be taken once.
-    fn take_maps<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values = self.take(|part| &mut part.maps[1])?;
+    /// The maps of an explained input at its size. They can be taken once.
+    #[pyo3(signature = (input=0))]
+    fn take_maps<'py>(&mut self, py: Python<'py>, input: usize) -> PyResult<Bound<'py, PyAny>> {
+        self.check(input)?;
+        let inputs = self.explained.len();
+        let values = self.take(|part| &mut part.maps[inputs + input])?;
         arrays::array(py, values)
     }
 

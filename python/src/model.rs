@@ -9,8 +9,8 @@ use monosplit::engine::{Cpu, Engine, Precision};
 use monosplit::explain::{Absolute, DefaultLayer, Explainer, MapRequest, Method, Size, chosen_layer};
 use monosplit::graph::{Graph, LayerName, onnx};
 use monosplit::{
-    ClassSource, Compilation, Labels, Model, ModelOptions, Origin, OutputChoice, TargetChoice, TargetContext,
-    Verification,
+    ClassSource, Compilation, InputKind, Labels, Model, ModelOptions, Origin, OutputChoice, TargetChoice,
+    TargetContext, Verification,
 };
 use numpy::PyReadonlyArrayDyn;
 use pyo3::exceptions::PyValueError;
@@ -20,6 +20,7 @@ use pyo3::types::{PyBytes, PyDict};
 use crate::arrays;
 use crate::errors::exception;
 use crate::explainer::{CompiledExplainer, requests};
+use crate::inputs::{Chosen, CompiledInputs};
 use crate::pictures;
 use crate::progress::Listener;
 
@@ -178,6 +179,48 @@ impl Network {
         let graph = self.model.original();
         let inputs = graph.inputs().iter().map(|&id| graph.node(id));
         inputs.map(|node| (node.label.tensor.clone(), node.kind.to_string())).collect()
+    }
+
+    /// The network as its input of this name sees it: shape, kind and pictures are those of that input.
+    fn reading(&self, name: &str) -> PyResult<Self> {
+        let model = self.model.reading_input(name).map_err(exception)?;
+        Ok(Network::new(model, self.engine.clone(), self.processor.clone(), self.precision))
+    }
+
+    /// The inputs that a person gives: name, what it holds (`real`, `integers` or `tokens`), and whether it is explained
+    /// unless others are named.
+    fn input_facts(&self, py: Python<'_>) -> Vec<(String, &'static str, bool)> {
+        let facts = py.detach(|| self.model.input_facts()).into_iter();
+        let word = |holds| match holds {
+            InputKind::Tokens { .. } => "tokens",
+            InputKind::Real => "real",
+            _ => "integers",
+        };
+        facts.map(|input| (input.name, word(input.holds), input.is_default)).collect()
+    }
+
+    /// The names of the inputs that are explained unless others are named.
+    fn default_inputs(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        py.detach(|| self.model.default_inputs()).map_err(exception)
+    }
+
+    /// Compiles a method for inputs by name; the others are held as they are given with each call.
+    #[pyo3(signature = (method, options, of, *, batch=16))]
+    fn inputs_explainer(
+        &self,
+        py: Python<'_>,
+        method: &str,
+        options: Vec<(String, String)>,
+        of: Vec<String>,
+        batch: usize,
+    ) -> PyResult<CompiledInputs> {
+        py.detach(|| {
+            let method = self.configured(method, &options, false)?;
+            let chosen = Chosen { method, labels: self.labels()?, batch: batch.max(1) };
+            let of: Vec<&str> = of.iter().map(String::as_str).collect();
+            CompiledInputs::new(&self.model, chosen, &of, self.engine.as_ref())
+        })
+        .map_err(exception)
     }
 
     /// The target that is explained where it is no class, as the command line writes it.

@@ -212,6 +212,61 @@ def test_an_exception_in_the_listener_ends_the_work(model, photograph):
         model.explainer("rise", samples=4000)(photograph, progress=stop)
 
 
+def test_numbers_that_are_not_finite_are_refused(model, photograph):
+    array = ms.samples.samples(photograph, model._network("float32"), "float32").array
+    for value in (np.nan, np.inf, -np.inf):
+        wrong = np.concatenate([array, array])
+        wrong[1, 2, 5, 7] = value
+        for call in (lambda: model.explain(wrong), lambda: model.run(wrong), lambda: model.explainer("gradient")(wrong)):
+            with pytest.raises(ValueError, match=r"sample 1 holds -?(nan|inf) at \[2, 5, 7\], expected finite"):
+                call()
+
+
+def test_fingerprints_tell_bytes_apart():
+    generator = np.random.default_rng(0)
+    for length in (0, 1, 7, 8, 63, 64, 65, 1000):
+        data = generator.integers(0, 256, length, dtype=np.uint8)
+        found = {_monosplit.fingerprint(data), _monosplit.fingerprint(np.append(data, np.uint8(0)))}
+        for bit in range(8 * length):
+            changed = data.copy()
+            changed[bit // 8] ^= 1 << bit % 8
+            found.add(_monosplit.fingerprint(changed))
+        assert len(found) == 2 + 8 * length
+        assert _monosplit.fingerprint(data.copy()) == _monosplit.fingerprint(data)
+    # Signs of numbers are the highest bits of their words: two changes must not undo each other.
+    numbers = generator.standard_normal(64).astype(np.float32)
+    found = set()
+    for first in range(64):
+        for second in range(first):
+            changed = numbers.copy()
+            changed[[first, second]] *= -1
+            found.add(_monosplit.fingerprint(changed.view(np.uint8)))
+    assert len(found) == 64 * 63 // 2
+
+
+def test_many_threads_open_compile_and_explain(photograph):
+    """What an interpreter without the global lock would break: caches of explainers and networks that threads fill together."""
+    model = ms.load(ms.assets.network())
+    names = ["gradient", "splitcam", "gradcam", "splitgrad"]
+    expected = {name: ms.load(ms.assets.network()).explain(photograph, name, target=3).maps for name in names}
+    start, wrong = threading.Barrier(16), []
+
+    def work(index):
+        start.wait()
+        for turn in range(4):
+            name = names[(index + turn) % len(names)]
+            try:
+                if not np.array_equal(model.explain(photograph, name, target=3).maps, expected[name]):
+                    wrong.append(name)
+            except Exception as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(16)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong
+
+
 def test_threads_share_an_explainer(model, photograph):
     explainer = model.explainer("splitgrad")
     expected = explainer(photograph)

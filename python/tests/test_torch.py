@@ -253,6 +253,51 @@ def test_tensors_come_back_as_tensors():
     assert wide.attributions.dtype == torch.float64
 
 
+def test_modules_of_the_same_weights_keep_their_own_layers():
+    first, second, x = residual(), residual(), batch()
+    models = [ms.from_torch(each, x) for each in (first, second)]
+    maps = [model.explain(x, "splitcam", layer=each[4].conv2).maps for model, each in zip(models, (first, second))]
+    assert np.array_equal(*maps)
+    with pytest.raises(ValueError, match="Conv2d"):
+        models[0].explain(x, "splitcam", layer=second[4].conv2)
+
+
+def test_every_change_of_the_weights_is_seen():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = plain()
+            self.register_buffer("factor", torch.ones(4), persistent=False)
+            self.shift = torch.zeros(4)
+
+        def forward(self, x):
+            return self.inner(x) * self.factor + self.shift
+
+    network, x = Scaled().eval(), batch()
+    weight = network.inner[0].weight
+    order = torch.tensor([1, 0, 2, 3, 4, 5])
+
+    def swapped():
+        weight.data = weight.detach()[order].clone()
+
+    changes = [
+        lambda: weight.data.mul_(1.5),
+        lambda: weight.detach().numpy().__imul__(0.5),
+        lambda: weight.data[:2].neg_(),
+        swapped,
+        lambda: network.factor.mul_(2),
+        lambda: network.shift.add_(0.5),
+    ]
+    known = ms.from_torch(network, x)
+    for change in changes:
+        change()
+        model = ms.from_torch(network, x)
+        assert model is not known
+        close(model.run(x), network(x), 1e-5)
+        known = model
+    assert ms.from_torch(network, x) is known
+
+
 def test_a_module_is_exported_once_for_the_same_weights():
     network, x = plain(), batch()
     first = ms.from_torch(network, x)
@@ -429,16 +474,17 @@ def test_further_inputs_are_held_as_given():
             model.explain(x, "gradient", inputs=wrong, **settings)
 
 
+class Scores(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = PictureAndTable()
+
+    def forward(self, image, table):
+        return self.inner(image, table)["logits"]
+
+
 def test_further_inputs_of_captum_are_held():
     captum = pytest.importorskip("captum.attr")
-
-    class Scores(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = PictureAndTable()
-
-        def forward(self, image, table):
-            return self.inner(image, table)["logits"]
 
     network, x, table = Scores().eval().double(), batch().double(), torch.randn(2, 5).double()
     for name, options in (("Saliency", {}), ("IntegratedGradients", {"return_convergence_delta": True}), ("Occlusion", {"sliding_window_shapes": (3, 8, 8)})):
@@ -498,6 +544,74 @@ class DecidesByTable(nn.Module):
 def test_modules_of_several_inputs_are_compared_with_what_was_exported():
     with pytest.raises(ValueError, match="decides by its data"):
         ms.from_torch(DecidesByTable().eval(), (batch(), torch.ones(2, 5)))
+
+
+def test_several_inputs_are_explained_together():
+    captum = pytest.importorskip("captum.attr")
+    network, x, table = Scores().eval().double(), batch(3).double(), torch.randn(3, 5).double()
+    model = ms.from_torch(network, (x, table))
+    given, settings = {"image": x, "table": table}, dict(target=[2, 0, 1], dtype="float64")
+    for name, method, options in (
+        ("InputXGradient", "input-x-gradient", {}),
+        ("IntegratedGradients", "integrated-gradients:steps=20", {"n_steps": 20}),
+    ):
+        leaves = tuple(value.clone().requires_grad_() for value in (x, table))
+        expected = getattr(captum, name)(network).attribute(leaves, target=[2, 0, 1], **options)
+        e = model.explain(given, method, batch=2, **settings)
+        for (key, found), wanted in zip(e.attributions.items(), expected):
+            close(found, wanted)
+        assert list(e.attributions) == ["image", "table"] and e.maps["image"].shape == (3, 32, 32)
+        alone = model.explainer(method, of="table", dtype="float64", inputs={"image": x})({"table": table}, [2, 0, 1])
+        assert list(alone) == ["table"]
+        close(alone["table"], model.explain(given, method, of=["table"], **settings).attributions["table"])
+    assert e.of("image").overlay().shape[2] == 3 and e._repr_png_()
+    for call, words in (
+        (lambda: e.overlay(), r"of\('image'\)"),
+        (lambda: model.explain({"image": x}, "gradient"), "reads input 'table'"),
+        (lambda: model.explain({"image": x, "tabel": table}, "gradient"), "no input 'tabel'"),
+        (lambda: model.explain({}, "gradient"), "nothing to explain"),
+        (lambda: model.explain({"image": x, "table": table[:2]}, "gradient"), "one for all"),
+        (lambda: model.explain(given, "gradient", layer="inner.body"), "inputs="),
+    ):
+        with pytest.raises(ValueError, match=words):
+            call()
+
+
+class Text(nn.Module):
+    """Scores of token ids, with a mask as the second input."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(12)
+        self.embedding = nn.Embedding(20, 6)
+        self.inner = nn.Linear(6, 8)
+        self.head = nn.Linear(8, 3)
+
+    def forward(self, ids, mask):
+        hidden = torch.tanh(self.inner(self.embedding(ids))) * mask[:, :, None]
+        return self.head(hidden.sum(1))
+
+
+def test_token_ids_are_explained_at_their_embedding():
+    captum = pytest.importorskip("captum.attr")
+    network, ids = Text().eval().double(), torch.randint(0, 20, (2, 7))
+    mask = torch.ones(2, 7).double()
+    mask[0, 5:] = 0
+    model = ms.from_torch(network, (ids, mask))
+    arguments = dict(target=[1, 2], additional_forward_args=(mask,))
+    settings = dict(target=[1, 2], dtype="float64")
+    expected = captum.LayerGradientXActivation(network, network.embedding).attribute(ids, **arguments)
+    found = model.explain(ids, "input-x-gradient", inputs={"mask": mask}, **settings)
+    close(found.attributions, expected)
+    close(found.maps, expected.sum(2))
+    both = model.explain({"ids": ids, "mask": mask}, "input-x-gradient", of="ids", **settings)
+    close(both.attributions["ids"], expected)
+    zeros = torch.zeros_like(ids)
+    expected = captum.LayerIntegratedGradients(network, network.embedding).attribute(ids, zeros, n_steps=30, **arguments)
+    found = model.explainer("integrated-gradients", steps=30, baseline=zeros[:1], dtype="float64", inputs={"mask": mask})
+    close(found(ids, [1, 2]), expected)
+    with pytest.raises(ValueError, match="token id 20"):
+        model.explain(torch.full_like(ids, 20), "gradient", inputs={"mask": mask})
 
 
 class Segmenter(nn.Module):

@@ -41,12 +41,24 @@ impl Model {
         finish: Finish,
         engine: &dyn Engine,
     ) -> Result<InputsExplainer> {
+        self.finished_inputs_explainer(chosen, of, &[finish], engine)
+    }
+
+    /// The same with several finishes of one computation: the maps of all inputs in the first, then those in the next.
+    pub fn finished_inputs_explainer(
+        &self,
+        chosen: ConfiguredMethod,
+        of: &[&str],
+        finishes: &[Finish],
+        engine: &dyn Engine,
+    ) -> Result<InputsExplainer> {
         let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
         let encoder = inputs.encoder(engine)?;
         let chosen = chosen.for_network(inputs.network())?;
         let chosen = self.with_encoded_baseline(chosen, &inputs, &encoder)?;
         let requests = MapRequest::of_inputs(&chosen.method, inputs.parts());
-        let requests: Vec<MapRequest> = requests.into_iter().map(|request| request.finish(finish)).collect();
+        let finished = |&finish: &Finish| requests.iter().cloned().map(move |request| request.finish(finish));
+        let requests: Vec<MapRequest> = finishes.iter().flat_map(finished).collect();
         let explainer = Explainer::new(inputs.network(), &requests, engine)?;
         Ok(InputsExplainer {
             model: self.clone(),
@@ -122,7 +134,7 @@ pub struct InputsExplanation {
     pub logits: Tensor,
     /// The explained class of each sample.
     pub classes: Vec<usize>,
-    /// The maps, in the order in which the inputs were named.
+    /// The maps, in the order in which the inputs were named; with several finishes, those of the first come first.
     pub maps: Vec<InputMap>,
 }
 
@@ -137,6 +149,11 @@ impl InputsExplainer {
     /// The method's name as it stands in captions.
     pub fn title(&self) -> &str {
         &self.title
+    }
+
+    /// The explained inputs.
+    pub fn parts(&self) -> &[InputPart] {
+        self.inputs.parts()
     }
 
     /// The number of tokens of a sample of each explained input; none for one that holds real numbers.
@@ -192,7 +209,7 @@ impl InputsExplainer {
             ..ExplainBatch::new(&value, class, &self.settings)
         };
         let found = self.explainer.explain_batch(&batch)?;
-        let maps = self.inputs.parts().iter().zip(found.maps);
+        let maps = self.inputs.parts().iter().cycle().zip(found.maps);
         let maps =
             maps.map(|(part, map)| InputMap { input: part.name().to_owned(), tokens: part.tokens(), map });
         Ok(InputsExplanation { logits: found.logits, classes: found.classes, maps: maps.collect() })

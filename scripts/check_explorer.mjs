@@ -2,16 +2,17 @@
 // network, and what damaged files do to it. `scripts/check_explorer.sh` builds what is needed and calls this.
 //
 //     node scripts/check_explorer.mjs --folder target/explorer --program target/release/monosplit --packages target/tools/node
-//         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--python PYTHON] [--screenshots FOLDER] [--only CHECK]… [--times]
+//         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--python PYTHON] [--rust] [--screenshots FOLDER] [--only CHECK]… [--times]
 //
 // --packages has playwright-core and onnxruntime-web of npm; --onnxruntime names a Python with onnxruntime and numpy, --python one
-// with this package. --times also holds
+// with this package. --rust compiles the page's lines of Rust as a crate, into target. Of the builds of the engine those are checked
+// that the folder has. --times also holds
 // the page to the times it should keep, which only a machine that does nothing else can be asked for; they are always printed.
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
-import { copyFileSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync, existsSync } from "node:fs";
+import { copyFileSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, writeFileSync, existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { extname, join, resolve } from "node:path";
 import { createInterface } from "node:readline";
@@ -28,6 +29,7 @@ const { values: options } = parseArgs({
     hostile: { type: "string" },
     onnxruntime: { type: "string" },
     python: { type: "string" },
+    rust: { type: "boolean", default: false },
     screenshots: { type: "string" },
     only: { type: "string", multiple: true },
     times: { type: "boolean", default: false },
@@ -94,11 +96,12 @@ const server = createServer((request, response) => {
 await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
 const origin = `http://127.0.0.1:${server.address().port}`;
 
-const browser = await chromium.launch({
+const launch = (...more) => chromium.launch({
   executablePath: options.browser.includes("/") ? options.browser : `/usr/bin/${options.browser}`,
   args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync"],
+    "--disable-component-update", "--disable-sync", ...more],
 });
+const browser = await launch();
 
 /** A page without content on which the backend of the page is ready, with the network and the photograph open. */
 async function backend(files) {
@@ -106,7 +109,9 @@ async function backend(files) {
   await page.goto(`${origin}/empty.html`);
   await page.evaluate(async (files) => {
     const { Backend, WorkerTransport } = await import("/backend.js");
-    const backend = new Backend(new WorkerTransport());
+    const transport = new WorkerTransport();
+    const backend = new Backend(transport);
+    globalThis.memory = () => transport.memoryBytes;
     const get = async (path) => (await fetch(path)).arrayBuffer();
     globalThis.ask = (request, payload) => backend.ask(request, { payload });
     globalThis.open = async (file, type) => globalThis.ask({ type, name: file }, await get(file));
@@ -273,7 +278,7 @@ async function everything(address, kind) {
     say(bytes.length > 300 && bytes.subarray(0, begins.length).toString("latin1") === begins, `${download.suggestedFilename()}: ${bytes.length} bytes`);
   }
   if (options.program) {
-    const [command, python] = await page.locator(".code code").allTextContents();
+    const [command, python, rust] = await page.locator(".code code").allTextContents();
     const pasted = command.replace(/^monosplit /, `'${resolve(options.program)}' `);
     execFileSync("bash", ["-c", pasted], { cwd: scratchWithInputs(), stdio: "pipe" });
     const apart = distance(npy(files.Values), npy(join(scratch, "map.npy")));
@@ -284,6 +289,11 @@ async function everything(address, kind) {
       const distant = distance(npy(files.Values), npy(join(scratch, "python.npy")));
       say(distant <= 1e-4, `the Python lines give them too (${distant.toExponential(1)})`);
     }
+    if (options.rust && kind === "worker") {
+      runRust(rust);
+      const distant = distance(npy(files.Values), npy(join(scratch, "rust.npy")));
+      say(distant <= 1e-4, `the Rust lines give them too (${distant.toExponential(1)})`);
+    }
   }
   timed(await page.evaluate(() => watched.longest), 50, `${kind}: the page's own thread was blocked since it was reloaded at most`);
   const foreign = requests.filter((request) => !/^(blob|data):/.test(request.url()) && !request.url().startsWith(new URL(address).origin));
@@ -291,6 +301,21 @@ async function everything(address, kind) {
   say(foreign.length === 0 && posted.length === 0, `no request leaves the origin, none is posted elsewhere (${requests.length} requests)${[...foreign, ...posted].map((request) => ` ${request.url()}`)}`);
   say(complaints.length === 0, `no error is printed in the console${complaints.map((line) => ` ${line}`)}`);
   await context.close();
+}
+
+/** Compiles the page's lines of Rust, which are a whole `main` but for its frame, and writes the map as rust.npy. */
+function runRust(lines) {
+  const [imports, body] = [/^use .*$/, /^(?!use )/].map((kind) => lines.split("\n").filter((line) => kind.test(line)).join("\n"));
+  const folder = join(scratch, "lines");
+  mkdirSync(join(folder, "src"), { recursive: true });
+  const library = resolve("crates/monosplit");
+  writeFileSync(join(folder, "Cargo.toml"), `[package]\nname = "lines"\nversion = "0.1.0"\nedition = "2024"\n\n[dependencies]\nmonosplit = { path = "${library}" }\n\n[workspace]\n`);
+  copyFileSync("Cargo.lock", join(folder, "Cargo.lock"));
+  writeFileSync(join(folder, "src/main.rs"), `${imports}\n\nfn main() -> Result<(), Box<dyn std::error::Error>> {\n${body}\n` +
+    `std::fs::write("rust.npy", monosplit::graph::npy::write(&map.clone().into()))?;\nOk(())\n}\n`);
+  const target = resolve("target/lines");
+  execFileSync("cargo", ["build", "--release", "--quiet", "--manifest-path", join(folder, "Cargo.toml"), "--target-dir", target], { stdio: ["ignore", "pipe", "inherit"] });
+  execFileSync(join(target, "release/lines"), [], { cwd: scratchWithInputs(), stdio: "pipe" });
 }
 
 /** A picture of coloured noise. */
@@ -580,6 +605,201 @@ const CHECKS = {
     }
   },
 
+  async "by touch"() {
+    const context = await browser.newContext({ viewport: { width: 400, height: 860 }, hasTouch: true, isMobile: true, deviceScaleFactor: 2 });
+    const page = await context.newPage();
+    await page.addInitScript(watch);
+    await page.goto(`${origin}/`);
+    await settled(page);
+    const wide = await page.evaluate(() => [document.documentElement.scrollWidth, innerWidth]);
+    report(wide[0] <= 400 && wide[1] === 400, `on a phone of 400 pixels the page is ${wide[0]} wide, seen at ${wide[1]}`);
+    const client = await context.newCDPSession(page);
+    // Fingers: each of the steps has their places.
+    const touch = async (steps) => {
+      const points = (places) => places.map(([x, y], id) => ({ x, y, id }));
+      await client.send("Input.dispatchTouchEvent", { type: "touchStart", touchPoints: points(steps[0]) });
+      for (const places of steps.slice(1)) await client.send("Input.dispatchTouchEvent", { type: "touchMove", touchPoints: points(places) });
+      await client.send("Input.dispatchTouchEvent", { type: "touchEnd", touchPoints: [] });
+    };
+    const boxOf = async (selector) => {
+      await page.locator(selector).first().scrollIntoViewIfNeeded();
+      return page.locator(selector).first().boundingBox();
+    };
+    const line = (from, to, steps = 12) => Array.from({ length: steps + 1 }, (_, at) => [[0, 1].map((axis) => from[axis] + ((to[axis] - from[axis]) * at) / steps)]);
+    const before = await pixels(page);
+    const slider = await boxOf("#alpha");
+    const middle = slider.y + slider.height / 2;
+    const alpha = Number(await page.inputValue("#alpha"));
+    await page.evaluate(() => { watched.explain = 0; });
+    await touch(line([slider.x + slider.width * (0.02 + 0.96 * alpha / 0.5), middle], [slider.x + slider.width * 0.2, middle]));
+    await settled(page);
+    const moved = Number(await page.inputValue("#alpha"));
+    const asked = await page.evaluate(() => watched.explain);
+    report(Math.abs(moved - 0.1) < 0.03 && asked > 0 && (await pixels(page))[1] !== before[1], `a finger drags α from ${alpha} to ${moved}, and the map follows`);
+    report(slider.height >= 24, `the slider is ${slider.height.toFixed(0)} pixels high for a finger`);
+
+    const map = await boxOf("#maps figure:nth-child(2) canvas");
+    const [x, y] = [map.x + map.width / 2, map.y + map.height / 2];
+    const whole = await pixels(page);
+    await touch(Array.from({ length: 11 }, (_, at) => [[x - 30 - 6 * at, y], [x + 30 + 6 * at, y]]));
+    await settled(page);
+    const pinched = await pixels(page);
+    report(pinched.every((image, at) => image !== whole[at]), "two fingers zoom all pictures at once");
+    await touch(line([x, y], [x - 80, y - 60]));
+    await settled(page);
+    const panned = await pixels(page);
+    report(panned.every((image, at) => image !== pinched[at]), "one finger moves what is seen");
+    await touch(Array.from({ length: 21 }, (_, at) => [[x - 155 + 6 * at, y], [x + 155 - 6 * at, y]]));
+    await settled(page);
+    await page.locator("#maps figure:nth-child(2) canvas").tap({ position: { x: 60, y: 80 } });
+    await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Row"), null, { timeout: PATIENCE });
+    report(true, `a tap reads a place: ${(await page.locator("#readout").textContent()).trim()}`);
+
+    await page.locator(".tools label").nth(1).tap();
+    const picture = await boxOf("#maps canvas");
+    const unpainted = await pixels(page);
+    const scrolled = await page.evaluate(() => scrollY);
+    await touch(line([picture.x + 90, picture.y + 90], [picture.x + 200, picture.y + 210]));
+    await settled(page);
+    const painted = await pixels(page);
+    const about = await page.locator("figure .about").first().textContent();
+    report(about.includes("1 change") && painted[1] !== unpainted[1] && (await page.evaluate(() => scrollY)) === scrolled, `a finger paints, and the page does not scroll: ${about}`);
+    await page.locator("#undo").tap();
+    await settled(page);
+    await page.locator("#classes .name").nth(1).tap();
+    await settled(page);
+    report((await page.locator("#classes li.chosen").count()) === 1, "a tap chooses a class");
+    const small = await page.evaluate(() => [...document.querySelectorAll("button, select, input:not([hidden])")]
+      .filter((one) => one.offsetParent && one.type !== "radio" && one.getBoundingClientRect().height < 24)
+      .map((one) => `${one.tagName.toLowerCase()} ${one.id || one.textContent.slice(0, 20)} ${one.getBoundingClientRect().height.toFixed(0)}`));
+    report(small.length === 0, `every control is at least 24 pixels high${small.map((one) => `, not ${one}`).join("")}`);
+    if (options.screenshots) await page.screenshot({ path: join(options.screenshots, "explorer-touch.png"), fullPage: true });
+    await context.close();
+  },
+
+  async "the page chooses its build"() {
+    const built = ["simd", "plain", "threads"].filter((build) => existsSync(join(root, build === "simd" ? "" : build, "monosplit_web_bg.wasm")));
+    const values = async (page, build) => page.evaluate(async (build) => {
+      const { Backend, WorkerTransport } = await import("./backend.js");
+      const transport = new WorkerTransport([build]);
+      const backend = new Backend(transport);
+      const get = async (path) => (await fetch(path)).arrayBuffer();
+      await backend.ask({ type: "open-network", name: "pets-small.onnx" }, { payload: await get("pets-small.onnx") });
+      const { picture } = await backend.ask({ type: "open-picture", name: "chelsea.png" }, { payload: await get("chelsea.png") });
+      const found = {};
+      for (const method of ["splitcam", "splitgrad", "splitlrp", "lrp", "gradcam", "integrated-gradients"]) {
+        const { arrays } = await backend.ask({ type: "explain", subject: { picture }, alpha: 0.3, maps: [{ method }] });
+        found[method] = Array.from(new Uint32Array(arrays["values 0"].values.slice().buffer));
+      }
+      const times = [];
+      for (let step = 0; step < 20; step += 1) {
+        const begun = performance.now();
+        await backend.ask({ type: "explain", subject: { picture }, alpha: step / 40, maps: [{ method: "splitcam" }] });
+        times.push(performance.now() - begun);
+      }
+      // What nobody waits for: a curve of a method of very many passes, and a map that is wanted at once.
+      let given = null;
+      if (build === "threads") {
+        const slow = backend.ask({ type: "explain", subject: { picture }, maps: [{ method: "occlusion:stride=1" }] }, { slot: "curves" })
+          .then(() => "computed", (error) => error.constructor.name);
+        await new Promise((next) => setTimeout(next, 300));
+        const begun = performance.now();
+        await backend.ask({ type: "explain", subject: { picture }, alpha: 0.1, maps: [{ method: "splitcam" }] });
+        given = { waited: performance.now() - begun, slow: await slow };
+      }
+      return { found, times, given, memory: transport.memoryBytes };
+    }, build);
+    const opened = async (from, address) => {
+      const page = await from.newPage();
+      await page.goto(address);
+      await settled(page);
+      await page.waitForFunction(() => document.getElementById("place").textContent.length > 0);
+      return { page, said: await page.locator("#place").textContent() };
+    };
+    const alone = await opened(browser, `${origin}/`);
+    report(alone.said.includes("by WebAssembly;") === built.includes("simd"), `on a page that is not isolated: ${alone.said}`);
+    const simd = await values(alone.page, "simd");
+    await alone.page.close();
+
+    if (!built.includes("plain")) report(true, "without vectors: skipped, not built");
+    else {
+      const old = await launch("--js-flags=--no-enable-sse4-1,--no-enable-ssse3,--no-enable-sse3,--no-enable-sse4-2,--no-enable-avx");
+      try {
+        const { page, said } = await opened(old, `${origin}/`);
+        const hasVectors = await page.evaluate(async () => (await import("./module.js")).usable(["simd"]).length > 0);
+        report(!hasVectors && said.includes("no vectors"), `in a browser without vectors: ${said}`);
+        const plain = await values(page, "plain");
+        const floats = (bits) => new Float32Array(Uint32Array.from(bits).buffer);
+        const apart = Math.max(...["splitcam", "gradcam", "splitgrad"].map((name) => distance(floats(plain.found[name]), floats(simd.found[name]))));
+        report(apart <= 1e-4, `its maps are ${apart.toExponential(1)} from those with vectors; a step of α takes ${median(plain.times).toFixed(0)} ms, with vectors ${median(simd.times).toFixed(0)} ms`);
+      } finally {
+        await old.close();
+      }
+    }
+
+    if (!built.includes("threads") || !options.program) return report(true, "with threads: skipped, not built or no --program");
+    const folder = scratchWithInputs();
+    const server = await servedBy([join(folder, "pets-small.onnx"), join(folder, "chelsea.png"), `--in-browser=${root}`]);
+    try {
+      const requests = [];
+      const context = await browser.newContext();
+      context.on("request", (request) => requests.push(request));
+      const { page, said } = await opened(context, server.address);
+      const isolated = await page.evaluate(() => crossOriginIsolated);
+      const threads = await page.evaluate(() => Math.min(navigator.hardwareConcurrency, 16));
+      report(isolated && said.includes(`on ${threads} threads`), `served with --in-browser: ${said} ${await page.locator("#network").textContent()}`);
+      const threaded = await values(page, "threads");
+      const differing = Object.keys(simd.found).filter((name) => JSON.stringify(simd.found[name]) !== JSON.stringify(threaded.found[name]));
+      report(differing.length === 0, `${Object.keys(simd.found).length} methods give the same bits with threads as without${differing.map((name) => `, not ${name}`).join("")}; a step of α takes ${median(threaded.times).toFixed(0)} ms, on one thread ${median(simd.times).toFixed(0)} ms`);
+      report(threaded.given.slow === "Superseded", `what nobody waits for is given up: the next map came after ${threaded.given.waited.toFixed(0)} ms`);
+      const posted = requests.filter((request) => request.method() !== "GET" || !request.url().startsWith("http://127.0.0.1") && !/^(blob|data):/.test(request.url()));
+      report(posted.length === 0, `nothing is posted to that server (${requests.length} requests)${posted.map((request) => ` ${request.url()}`)}`);
+      await context.close();
+    } finally {
+      server.end();
+    }
+  },
+
+  async "a gallery of folders"() {
+    if (!options.program) return report(true, "a gallery: skipped, no --program");
+    const folder = join(scratch, "photos");
+    mkdirSync(join(folder, "more"), { recursive: true });
+    copyFileSync(photograph, join(folder, "a cat's photo.png"));
+    writeFileSync(join(folder, "noise.ppm"), noise());
+    writeFileSync(join(folder, "cut.png"), readFileSync(photograph).subarray(0, 4000));
+    writeFileSync(join(folder, "notes.txt"), "no picture");
+    copyFileSync(photograph, join(folder, "more", "deep.png"));
+    const server = await servedBy([network, folder, "--recursive"]);
+    try {
+      const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+      const refused = [];
+      page.on("response", (response) => response.status() >= 400 && refused.push(`${response.status()} ${response.url()}`));
+      await page.goto(server.address);
+      await settled(page);
+      const names = await page.locator("#gallery [role=option]").evaluateAll((all) => all.map((one) => one.getAttribute("aria-label")));
+      const wanted = ["a cat's photo.png", "cut.png", "noise.ppm", "deep.png"];
+      report(wanted.every((name) => names.includes(name)) && !names.includes("notes.txt"), `the gallery has ${names.join(", ")}`);
+      const before = await pixels(page);
+      await page.locator("#gallery [aria-label='noise.ppm']").click();
+      await settled(page);
+      report((await pixels(page))[0] !== before[0], `another one is shown: ${await page.locator("figure .about").first().textContent()}`);
+      await page.locator("#gallery [aria-label='cut.png']").click();
+      await page.waitForSelector("#notice:not([hidden])");
+      report((await page.locator("#notice p").textContent()).includes("cut.png"), `a damaged one: ${(await page.locator("#notice p").textContent()).trim()}`);
+      await page.locator("#gallery").focus();
+      await page.locator("#gallery [aria-label='deep.png']").click();
+      await settled(page);
+      const shown = await pixels(page);
+      await page.reload();
+      await settled(page);
+      report(JSON.stringify(await pixels(page)) === JSON.stringify(shown), `its address gives the same pixels: ${new URL(page.url()).hash}`);
+      report(refused.length === 0, `no file is refused${refused.join(", ")}`);
+      await page.close();
+    } finally {
+      server.end();
+    }
+  },
+
   async "small and dark"() {
     for (const width of [1280, 400]) {
       for (const colorScheme of ["light", "dark"]) {
@@ -709,6 +929,7 @@ print(json.dumps(session.run([name], given)[0].ravel().tolist()))`;
           if (statSync(path).isFile() && statSync(path).size < 20 << 20) files.push([name, readFileSync(path)]);
         }
     }
+    const before = await page.evaluate(() => globalThis.memory());
     let refused = 0;
     let taken = 0;
     for (const [name, bytes] of files) {
@@ -734,6 +955,22 @@ print(json.dumps(session.run([name], given)[0].ravel().tolist()))`;
       return (await globalThis.explain([{ method: "splitcam" }], 0.4)).explained.name;
     });
     report(alive.length > 0, `after them the built-in photograph is explained: ${alive}`);
+    const after = await page.evaluate(() => globalThis.memory());
+    const mebibytes = (bytes) => `${(bytes / 2 ** 20).toFixed(0)} MiB`;
+    // Memory of WebAssembly only grows: what is measured is the most that was ever in use. A readable file may rightly take more.
+    const largest = files.reduce((most, [, bytes]) => Math.max(most, bytes.length), 0);
+    report(after <= before + 64 * 2 ** 20 + 16 * largest, `the page's memory: ${mebibytes(before)} before the damaged files, ${mebibytes(after)} after ${files.length} of them, the largest of ${mebibytes(largest)}`);
+    const grown = await page.evaluate(async () => {
+      const file = await (await fetch("/pets-small.onnx")).arrayBuffer();
+      const memory = [];
+      for (let number = 0; number < 50; number += 1) {
+        await globalThis.ask({ type: "open-network", name: `${number}.onnx` }, file.slice());
+        await globalThis.explain([{ method: ["splitcam", "gradcam", "lrp"][number % 3] }], 0.4);
+        memory.push(globalThis.memory());
+      }
+      return memory;
+    });
+    report(grown[49] <= grown[9] + 4 * 2 ** 20, `the page's memory after 1, 10 and 50 networks, one after the other: ${[0, 9, 49].map((at) => mebibytes(grown[at])).join(", ")}`);
     await page.close();
   },
 };

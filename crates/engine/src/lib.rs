@@ -22,6 +22,8 @@ mod split_batch;
 use monosplit_graph::{Graph, Result, Tensor};
 
 pub use cpu::{Cpu, InstructionSet};
+#[cfg(target_arch = "wasm32")]
+pub use cpu::{lend_thread, wait_for_lent_threads};
 #[cfg(feature = "cuda")]
 pub use cuda::{Arithmetic, Cuda};
 pub use fixed_batch::run_in_fixed_batches;

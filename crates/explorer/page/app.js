@@ -8,7 +8,7 @@ import * as address from "./state.js";
 export const $ = (id) => document.getElementById(id);
 export const isServed = config.backend === "server";
 export const state = address.read(location);
-export const backend = new Backend(isServed ? new ServerTransport() : new WorkerTransport());
+export const backend = new Backend(isServed ? new ServerTransport() : new WorkerTransport(config.builds));
 export const view = new View();
 
 /** What is open, and the last answers about it. */

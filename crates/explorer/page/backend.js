@@ -1,5 +1,6 @@
 // What answers requests: WebAssembly in a worker, or a server. Both compute one request at a time. Requests wait in slots, one in
 // each, so that of many in the same slot (a slider's) only the latest is sent.
+import { RunningModule, usable } from "./module.js";
 
 /** Slots in the order in which they are served. */
 const ORDER = ["open", "state", "classes", "explain", "patch", "layers", "lines", "shares", "curves", "verify", "file"];
@@ -81,43 +82,55 @@ export class Backend {
 
 /** Requests go to the engine in a worker. */
 export class WorkerTransport {
-  #worker = null;
-  #number = 0;
-  #pending = new Map();
+  /** Builds of the module that can be tried, best first. */
+  #builds;
+  #module = null;
+  #starting = null;
 
-  send(request, payload) {
-    this.#worker ??= this.#start();
-    const number = ++this.#number;
-    return new Promise((resolve, reject) => {
-      this.#pending.set(number, { resolve, reject });
-      this.#worker.postMessage({ number, request: JSON.stringify(request), payload }, [payload]);
-    });
+  /** `builds` are those that there are beside the page: "threads", "simd", "plain". */
+  constructor(builds = ["simd"]) {
+    this.#builds = usable(builds);
   }
 
-  /** What computes in a worker cannot be interrupted. */
-  cancel() {}
-
-  #start() {
-    const worker = new Worker(new URL("worker.js", import.meta.url), { type: "module" });
-    worker.onmessage = ({ data }) => {
-      const { resolve, reject } = this.#pending.get(data.number);
-      this.#pending.delete(data.number);
-      if (data.answer) return resolve(data.answer);
-      this.#restart();
-      reject(new Error("this is too large for the memory of the page; `monosplit serve` has more"));
-    };
-    worker.onerror = () => {
-      const pending = [...this.#pending.values()];
-      this.#restart();
-      for (const { reject } of pending) reject(new Error("the WebAssembly module cannot be loaded; `monosplit serve` needs none"));
-    };
-    return worker;
+  async send(request, payload) {
+    const module = await (this.#starting ??= this.#start());
+    try {
+      return await module.ask(JSON.stringify(request), payload);
+    } catch {
+      throw new Error("this is too large for the memory of the page; `monosplit serve` has more");
+    }
   }
 
-  #restart() {
-    this.#worker?.terminate();
-    this.#worker = null;
-    this.#pending.clear();
+  /** The bytes of memory that the engine has taken. */
+  get memoryBytes() {
+    return this.#module?.memoryBytes ?? 0;
+  }
+
+  /** Only what is computed in shared memory can be told. */
+  cancel() {
+    this.#module?.interrupt();
+  }
+
+  /** Starts the best build that runs. */
+  async #start() {
+    for (; this.#builds.length > 0; this.#builds.shift()) {
+      const module = new RunningModule(this.#builds[0], () => this.#lost(module));
+      try {
+        await module.start();
+        this.#module = module;
+        dispatchEvent(new CustomEvent("engine-started", { detail: { build: this.#builds[0], threads: module.threads } }));
+        return module;
+      } catch {
+        module.end();
+      }
+    }
+    throw new Error("the WebAssembly module cannot be loaded here; `monosplit serve` needs none");
+  }
+
+  /** A module that was started can compute no more: the next request starts another. */
+  #lost(module) {
+    if (this.#module !== module) return;
+    this.#module = this.#starting = null;
     dispatchEvent(new Event("session-lost"));
   }
 }

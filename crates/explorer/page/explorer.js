@@ -1,6 +1,7 @@
 // The page: its controls, and what is asked of the backend when they change.
 import { $, attempt, backend, complain, isServed, mapOf, open, picture, question, remember, setAlpha, state, subject, view } from "./app.js";
 import { Superseded } from "./backend.js";
+import config from "./config.js";
 import { showClasses, showExplained } from "./classes.js";
 import { bytesOf, chooseInGallery, choosePicture, dropped, openInSession, openNetwork, showGallery, takeNetwork } from "./gallery.js";
 import { drawAll, showEdits, showMaps } from "./maps.js";
@@ -86,6 +87,10 @@ async function askLayers() {
 
 function listen() {
   addEventListener("activity", () => document.body.classList.toggle("working", backend.isWorking));
+  addEventListener("engine-started", ({ detail: { build, threads } }) => {
+    const how = { threads: ` on ${threads} threads`, simd: "", plain: ", slowly, because this browser has no vectors" }[build];
+    $("place").textContent = `Computed in this page by WebAssembly${how}; nothing leaves it.`;
+  });
   addEventListener("subject-changed", () => attempt(refresh));
   addEventListener("question-changed", () => attempt(explain));
   $("alpha").addEventListener("input", (event) => {
@@ -194,6 +199,11 @@ async function begin() {
     bytes: () => bytesOf(BUILT_IN.picture),
     thumbnail: BUILT_IN.picture,
   });
+  // What a server was started with, where this page computes itself.
+  (config.pictures ?? []).forEach((name, at) => {
+    const file = `pictures/${at}`;
+    if (!open.pictures.has(`gallery:${at}`)) open.pictures.set(`gallery:${at}`, { name, bytes: () => bytesOf(file), thumbnail: file });
+  });
   for (const { gallery, name } of said.gallery ?? []) {
     if (!open.pictures.has(`gallery:${gallery}`)) open.pictures.set(`gallery:${gallery}`, { name, gallery, thumbnail: `pictures/${gallery}` });
   }
@@ -205,7 +215,7 @@ async function begin() {
   if (!isOpenTab(state.tab)) chooseTab("curves");
   let { network, picture: chosen } = state;
   const isHeld = network === `file:${open.file?.name}`;
-  if (said.network && !isHeld && (network === "built-in" || network.startsWith("file:"))) network = "served";
+  if ((said.network || config.network) && !isHeld && (network === "built-in" || network.startsWith("file:"))) network = "served";
   if (network.startsWith("file:") && !isHeld) {
     complain(new Error(`${network.slice(5)} has to be dropped again; the built-in network is shown until then`));
     Object.assign(state, { class: null, rival: null, layer: null, preset: null });
@@ -217,7 +227,8 @@ async function begin() {
     const url = chosen.slice(4);
     open.pictures.set(chosen, { name: url.split("/").pop(), bytes: () => bytesOf(url), thumbnail: null });
   }
-  if (chosen === "built-in" && said.gallery?.length && !location.hash.includes("picture=")) chosen = "gallery:0";
+  const hasGallery = said.gallery?.length || config.pictures?.length;
+  if (chosen === "built-in" && hasGallery && !location.hash.includes("picture=")) chosen = "gallery:0";
   if (!open.pictures.has(chosen)) chosen = "built-in";
   if (state.picture !== chosen) state.edits = [];
   state.picture = chosen;
@@ -230,6 +241,7 @@ async function begin() {
 
 async function beginNetwork(key, served) {
   if (key === "served" && served) return takeNetwork("served", served);
+  if (key === "served" && config.network) return openNetwork(key, config.network, await bytesOf("network"));
   if (key === `file:${open.file?.name}`) return openNetwork(key, open.file.name, await open.file.arrayBuffer());
   if (key.startsWith("url:")) {
     const url = key.slice(4);
@@ -244,10 +256,7 @@ function showState() {
   $("streams").checked = state.streams;
   $("opacity").value = view.opacity = state.opacity;
   view.radius = 12;
-  $("place").textContent =
-    isServed
-      ? "Computed by this machine's own engine; nothing leaves it."
-      : "Computed in this page by WebAssembly; nothing leaves it.";
+  if (isServed) $("place").textContent = "Computed by this machine's own engine; nothing leaves it.";
 }
 
 listen();

@@ -47,5 +47,5 @@ pub use response::{Array, Response, Values};
 #[cfg(feature = "server")]
 pub use run::{ExhibitedRun, RunImage, RunMember, RunMetric, RunStage, RunTables};
 #[cfg(feature = "server")]
-pub use server::{Exhibit, RunningServer, Server};
+pub use server::{BrowserPage, Exhibit, RunningServer, Server};
 pub use session::{Limits, Session};

@@ -35,6 +35,7 @@ pub const FILES: &[PageFile] = &[
     file!("config.js", SCRIPT),
     file!("gallery.js", SCRIPT),
     file!("maps.js", SCRIPT),
+    file!("module.js", SCRIPT),
     file!("panels.js", SCRIPT),
     file!("run.js", SCRIPT),
     file!("state.js", SCRIPT),

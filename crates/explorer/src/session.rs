@@ -83,7 +83,8 @@ impl Prepared {
 
 impl Default for Session {
     fn default() -> Self {
-        Session::new(Arc::new(Cpu::default()), Cpu::default())
+        let cpu = Cpu::default();
+        Session::new(Arc::new(cpu.clone()), cpu)
     }
 }
 

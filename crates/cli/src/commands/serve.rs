@@ -4,10 +4,10 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use monosplit::graph::{Error, Result};
+use monosplit::graph::{Error, FileBytes, Result};
 use monosplit::image::is_picture_name;
 use monosplit::{InputFile, InputList};
-use monosplit_explorer::{Exhibit, Server};
+use monosplit_explorer::{BrowserPage, Exhibit, Server};
 
 use super::compute::ComputeArgs;
 use super::network::NetworkArgs;
@@ -55,6 +55,23 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     upload: u32,
 
+    /// Compute in the browser, by WebAssembly, instead of with this machine's engine: the page that
+    /// scripts/build_web.sh has built in FOLDER [default: target/explorer], with its threads where
+    /// they were built. Nothing but files is sent.
+    #[arg(
+        long,
+        value_name = "FOLDER",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "target/explorer",
+        conflicts_with_all = [
+            "experiment", "arch", "input_shape", "batch_norms", "output", "precision", "accurate", "threads", "simd",
+            "engine", "provider", "device", "upload",
+        ],
+        verbatim_doc_comment
+    )]
+    in_browser: Option<PathBuf>,
+
     /// End as soon as standard input ends, and so with the program that started this one.
     #[arg(long)]
     attached: bool,
@@ -67,7 +84,20 @@ impl Serve {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (run, network, pictures) = self.files();
         let mut exhibit = Exhibit::default();
-        if network.is_some() || self.network.arch.is_some() {
+        if let Some(folder) = &self.in_browser {
+            if let Some(run) = run {
+                let said = "a run is shown with this machine's engine: leave out --in-browser";
+                return Err(Error::argument(format!("{}: {said}", run.display())).into());
+            }
+            let page = BrowserPage::open(folder)?;
+            exhibit.in_browser = Some(match network {
+                Some(file) => {
+                    FileBytes::read(file)?;
+                    page.network(file)
+                }
+                None => page,
+            });
+        } else if network.is_some() || self.network.arch.is_some() {
             let origin = self.network.origin(network)?;
             let name = origin.path().file_name().unwrap_or_default().to_string_lossy().into_owned();
             let options = self.network.options_for(self.compute.precision());

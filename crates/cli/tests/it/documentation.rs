@@ -22,7 +22,8 @@ enum Instead {
 }
 
 /// Commands of which no good end is expected, by a part of them.
-const EXCEPTIONS: [(&str, Instead); 5] = [
+const EXCEPTIONS: [(&str, Instead); 6] = [
+    ("--in-browser", Instead::Says("scripts/build_web.sh")),
     ("monosplit serve", Instead::GoesOn),
     ("--engine cuda", Instead::Says("'cuda'")),
     ("--engine onnxruntime", Instead::Says("MONOSPLIT_ONNXRUNTIME")),

@@ -185,12 +185,14 @@ fn what_cannot_be_shown_is_said_in_one_line() {
     let damaged = folder.write("damaged.onnx", &std::fs::read(asset("pets-small.onnx")).unwrap()[..1000]);
     let array = folder.write("x.npy", npy::write(&monosplit::Tensor::vector(vec![1f32])));
     let network = asset("pets-small.onnx");
-    let cases: [(&[&str], &str); 5] = [
+    let cases: [(&[&str], &str); 7] = [
         (&["--port", port], "another one may be free"),
         (&[damaged.to_str().unwrap()], "damaged.onnx"),
         (&["nothing.onnx"], "nothing.onnx"),
         (&[network.to_str().unwrap(), array.to_str().unwrap()], "pictures, not arrays"),
         (&["--port", "99999"], "99999"),
+        (&["--in-browser=nowhere"], "rustup target add wasm32-unknown-unknown"),
+        (&["--in-browser", "--threads", "2"], "--in-browser"),
     ];
     for (arguments, said) in cases {
         refuses([&["serve", "--attached"], arguments].concat(), &[said]);

@@ -6,6 +6,8 @@ mod fusion;
 mod gates;
 mod handover;
 pub(crate) mod kernels;
+#[cfg(any(target_arch = "wasm32", test))]
+mod lent_threads;
 mod preparation;
 mod program;
 pub(crate) mod real;
@@ -54,6 +56,19 @@ pub struct Cpu {
     pool: Arc<Mutex<Option<Arc<ThreadPool>>>>,
     /// What its programs hold; shared by all clones.
     ledger: Arc<MemoryLedger>,
+}
+
+/// Lends the calling thread to the engines of the process, and never returns. WebAssembly starts no threads itself: engines that
+/// are made while two or more are lent compute on them, others on the thread that calls them.
+#[cfg(target_arch = "wasm32")]
+pub fn lend_thread() -> ! {
+    lent_threads::LENT.lend()
+}
+
+/// Waits until so many threads have been lent and are idle.
+#[cfg(target_arch = "wasm32")]
+pub fn wait_for_lent_threads(count: usize) {
+    lent_threads::LENT.wait_for(count);
 }
 
 /// The largest batch size that convolutions are planned for.

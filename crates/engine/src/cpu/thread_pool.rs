@@ -113,7 +113,7 @@ impl ThreadPool {
     /// The same, to compute with these instructions.
     pub(crate) fn start_with(threads: usize, flush_denormals: bool, level: SimdLevel) -> Result<Self> {
         let threads = match threads {
-            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            0 => Threads::available(),
             threads => threads,
         };
         let scratch: Arc<ScratchBuffers> = Arc::default();

@@ -1,5 +1,6 @@
-//! Where the threads of a pool come from: rayon starts them. Where there are no threads to start (WebAssembly), the calling
-//! thread takes the place of the only one as long as it works for the pool.
+//! Where the threads of a pool come from: rayon starts them. WebAssembly starts none: there they are threads that were lent
+//! ([`LentThreads`](super::lent_threads)), and without any the calling thread takes the place of the only one as long as it works
+//! for the pool.
 
 pub(super) use platform::Threads;
 
@@ -11,6 +12,11 @@ mod platform {
     pub(in crate::cpu) struct Threads(rayon::ThreadPool);
 
     impl Threads {
+        /// How many threads there should be where nobody said.
+        pub(in crate::cpu) fn available() -> usize {
+            std::thread::available_parallelism().map_or(1, usize::from)
+        }
+
         /// Starts so many threads.
         pub(in crate::cpu) fn start(
             count: usize,
@@ -42,29 +48,58 @@ mod platform {
 
 #[cfg(target_arch = "wasm32")]
 mod platform {
+    use std::sync::Arc;
+
     use monosplit_graph::Result;
 
+    use crate::cpu::lent_threads::{Enter, LENT};
     use crate::cpu::thread_pool::Membership;
 
-    /// The calling thread, which calls `enter` with 0 whenever it begins to work for the pool.
-    pub(in crate::cpu) struct Threads(Box<dyn Fn(usize) + Send + Sync>);
+    /// Threads that were lent, or the calling thread, which calls `enter` with 0 whenever it begins to work for the pool.
+    pub(in crate::cpu) enum Threads {
+        Lent(rayon::ThreadPool),
+        Calling(Arc<Enter>),
+    }
 
     impl Threads {
-        pub(in crate::cpu) fn start(_: usize, enter: impl Fn(usize) + Send + Sync + 'static) -> Result<Self> {
-            Ok(Threads(Box::new(enter)))
+        pub(in crate::cpu) fn available() -> usize {
+            LENT.idle().max(1)
+        }
+
+        pub(in crate::cpu) fn start(
+            count: usize,
+            enter: impl Fn(usize) + Send + Sync + 'static,
+        ) -> Result<Self> {
+            let enter: Arc<Enter> = Arc::new(enter);
+            Ok(match LENT.pool(count, &enter)? {
+                Some(pool) => Threads::Lent(pool),
+                None => Threads::Calling(enter),
+            })
         }
 
         pub(in crate::cpu) fn count(&self) -> usize {
-            1
+            match self {
+                Threads::Lent(pool) => pool.current_num_threads(),
+                Threads::Calling(_) => 1,
+            }
         }
 
         pub(in crate::cpu) fn install<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
-            let _before = Membership::kept();
-            (self.0)(0);
-            work()
+            match self {
+                Threads::Lent(pool) => pool.install(work),
+                Threads::Calling(enter) => {
+                    let _before = Membership::kept();
+                    enter(0);
+                    work()
+                }
+            }
         }
 
-        /// There is no other thread that could be idle.
-        pub(in crate::cpu) fn broadcast(&self, _: impl Fn() + Send + Sync + 'static) {}
+        /// Has every other thread call `work` when it is idle.
+        pub(in crate::cpu) fn broadcast(&self, work: impl Fn() + Send + Sync + 'static) {
+            if let Threads::Lent(pool) = self {
+                pool.spawn_broadcast(move |_| work());
+            }
+        }
     }
 }

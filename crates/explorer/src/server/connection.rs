@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::Shared;
 use super::head::Head;
-use super::reply::{Refusal, send_content, send_report};
+use super::reply::{Refusal, send_content, send_nothing, send_report};
 use crate::page::FILES;
 use crate::response::Response;
 
@@ -47,9 +47,15 @@ pub(super) fn serve(mut stream: TcpStream, shared: &Shared) {
 }
 
 fn answer(stream: &mut TcpStream, head: &Head, begun: Vec<u8>, shared: &Shared) -> Result<(), Refusal> {
+    // Browsers ask every server for this, without being told a path. There is none, and that is no fault of theirs.
+    if head.method == "GET" && head.path == "/favicon.ico" {
+        let _ = send_nothing(stream);
+        return Ok(());
+    }
     let path = shared.gate.admit(head)?;
     match (head.method.as_str(), path) {
         ("GET", path) => get(stream, path, shared),
+        ("POST", _) if shared.exhibit.in_browser.is_some() => Err(Refusal::NotFound),
         ("POST", "ask") => {
             let body = body(stream, head, begun, shared)?;
             ask(stream, head, &body, shared)
@@ -78,6 +84,14 @@ fn get(stream: &mut TcpStream, path: &str, shared: &Shared) -> Result<(), Refusa
     }
     if let Some(name) = path.strip_prefix("report/") {
         return report(stream, name, shared);
+    }
+    if let Some(page) = &shared.exhibit.in_browser {
+        if path == "config.js" {
+            let configuration = page.configuration(&shared.exhibit.pictures);
+            return sent(stream, "text/javascript; charset=utf-8", configuration.as_bytes());
+        }
+        let (media_type, bytes) = page.file(path).ok_or(Refusal::NotFound)?;
+        return sent(stream, media_type, &bytes);
     }
     match path {
         "run.json" => {

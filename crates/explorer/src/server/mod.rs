@@ -4,6 +4,7 @@
 mod connection;
 mod gate;
 mod head;
+mod in_browser;
 mod reply;
 mod sessions;
 
@@ -18,6 +19,7 @@ use monosplit::{Error, ErrorKind, Model, Result};
 
 use crate::run::ExhibitedRun;
 use gate::Gate;
+pub use in_browser::BrowserPage;
 use sessions::Sessions;
 
 /// Connections that are served at a time; further ones are refused.
@@ -32,6 +34,9 @@ pub struct Exhibit {
     pub pictures: Vec<PathBuf>,
     /// A run whose tables and report are shown beside the page.
     pub run: Option<ExhibitedRun>,
+    /// The page computes in the browser: nothing but files is sent, no session is opened, and of what else is shown only the
+    /// pictures are.
+    pub in_browser: Option<BrowserPage>,
     /// What computes.
     pub engine: Arc<dyn Engine>,
     /// What computes in double precision.
@@ -46,6 +51,7 @@ impl Default for Exhibit {
             network: None,
             pictures: Vec::new(),
             run: None,
+            in_browser: None,
             engine: Arc::new(Cpu::default()),
             processor: Cpu::default(),
             upload_bytes: 1 << 30,

@@ -8,9 +8,13 @@ use std::time::Duration;
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What browsers may do with all that is sent: nothing that leaves this server. Notebooks of this machine may frame the page.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; \
+const POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; style-src 'self'; img-src 'self' blob: data:; \
                       connect-src 'self'; worker-src 'self'; form-action 'none'; base-uri 'none'; \
                       frame-ancestors 'self' http://localhost:* http://127.0.0.1:*";
+
+/// Keeps the page apart from all others, so that its workers may share memory.
+const ISOLATION: &str =
+    "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n";
 
 const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-src 'self' data:; form-action 'none'; \
                              base-uri 'none'; frame-ancestors 'self' http://localhost:* http://127.0.0.1:*";
@@ -61,6 +65,11 @@ pub(super) fn send_report(stream: &mut TcpStream, media_type: &str, content: &[u
     send(stream, "200 OK", media_type, REPORT_POLICY, content)
 }
 
+/// Answers that there is nothing to send.
+pub(super) fn send_nothing(stream: &mut TcpStream) -> io::Result<()> {
+    send(stream, "204 No Content", "text/plain; charset=utf-8", POLICY, &[])
+}
+
 fn send(
     stream: &mut TcpStream,
     status: &str,
@@ -73,7 +82,7 @@ fn send(
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {media_type}\r\nContent-Length: {}\r\nConnection: close\r\n\
          Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\nReferrer-Policy: no-referrer\r\n\
-         Cross-Origin-Resource-Policy: same-origin\r\nContent-Security-Policy: {policy}\r\n\r\n",
+         Cross-Origin-Resource-Policy: same-origin\r\n{ISOLATION}Content-Security-Policy: {policy}\r\n\r\n",
         content.len()
     );
     stream.write_all(head.as_bytes())?;

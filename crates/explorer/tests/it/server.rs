@@ -6,7 +6,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use monosplit::{Model, assets};
-use monosplit_explorer::{Exhibit, ExhibitedRun, RunMember, RunStage, RunTables, RunningServer, Server};
+use monosplit_explorer::{
+    BrowserPage, Exhibit, ExhibitedRun, RunMember, RunStage, RunTables, RunningServer, Server,
+};
 use serde_json::{Value, json};
 
 /// Longer than anything here takes on a busy machine.
@@ -121,7 +123,13 @@ fn the_page_is_there_and_everything_it_names() {
         let file = served.send(served.head(&format!("GET /TOKEN/{name} HTTP/1.1"), "").as_bytes());
         assert!(file.starts_with(b"HTTP/1.1 200") && !body_of(&file).is_empty(), "{name}");
     }
-    // Browsers keep to what the page needs.
+    // Without its own icon, which reports do not have, a browser asks for one that nobody told it of.
+    let icon = served.send(served.head("GET /favicon.ico HTTP/1.1", "").as_bytes());
+    assert!(icon.starts_with(b"HTTP/1.1 204") && body_of(&icon).is_empty());
+    // Browsers keep to what the page needs, and apart from other pages.
+    assert!(text.contains(
+        "Cross-Origin-Opener-Policy: same-origin\r\nCross-Origin-Embedder-Policy: require-corp\r\n"
+    ));
     assert!(text.contains("default-src 'none'") && text.contains("connect-src 'self'"));
 }
 
@@ -272,6 +280,45 @@ fn a_network_and_a_gallery_are_there_at_once() {
     }
     let shown = served.send(served.head("GET /TOKEN/pictures/0 HTTP/1.1", "").as_bytes());
     assert_eq!(body_of(&shown), assets::CHELSEA);
+}
+
+#[test]
+fn a_page_that_computes_in_the_browser_is_sent_with_its_files_and_nothing_is_computed() {
+    let folder = monosplit_testing::ScratchFolder::new();
+    for (name, content) in [
+        ("page/index.html", "<title>built"),
+        ("page/config.js", "as built"),
+        ("page/threads/monosplit_web_bg.wasm", "\0asm"),
+        ("secret.txt", "secret"),
+    ] {
+        let path = folder.path(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+    assert!(
+        BrowserPage::open(folder.path("nothing")).unwrap_err().to_string().contains("scripts/build_web.sh")
+    );
+    assert!(BrowserPage::open(folder.path("page/threads")).is_err());
+    let page = BrowserPage::open(folder.path("page")).unwrap();
+    assert_eq!(page.builds(), ["threads"]);
+    let mut exhibit = Exhibit::default();
+    exhibit.in_browser = Some(page.network(folder.write("cat.onnx", b"onnx")));
+    exhibit.pictures = vec![folder.write("cat.png", assets::CHELSEA)];
+    let served = Served::with(exhibit);
+    let get = |name: &str| served.send(served.head(&format!("GET /TOKEN/{name} HTTP/1.1"), "").as_bytes());
+    assert_eq!((body_of(&get("")), body_of(&get("network"))), (&b"<title>built"[..], &b"onnx"[..]));
+    assert_eq!(body_of(&get("pictures/0")), assets::CHELSEA);
+    assert_eq!(
+        String::from_utf8_lossy(body_of(&get("config.js"))),
+        "export default {\"backend\":\"worker\",\"builds\":[\"threads\"],\"network\":\"cat.onnx\",\"pictures\":[\"cat.png\"]};\n"
+    );
+    let module = String::from_utf8_lossy(&get("threads/monosplit_web_bg.wasm")).into_owned();
+    assert!(module.contains("Content-Type: application/wasm") && module.ends_with("\0asm"));
+    for name in ["../secret.txt", "threads/../../secret.txt", "%2e%2e/secret.txt", "threads", "worker.js"] {
+        assert!(get(name).starts_with(b"HTTP/1.1 404"), "{name}");
+    }
+    let asked = served.send(&served.ask_bytes(SESSION, &json!({"type": "state"}), &[]));
+    assert!(asked.starts_with(b"HTTP/1.1 404"));
 }
 
 /// The page was closed: its connection is gone, and so is what it asked for.

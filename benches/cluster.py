@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Rows per second of an evaluation on a local Ray cluster, and the writer's share of the time.
 
-    python3 benches/cluster.py [--workers 1,2] [--images 24] [--stored 1000]
+    python3 benches/cluster.py [--workers 1,2] [--images 24] [--stored 1000] [--num-gpus 0.25]
 
 Run it with a Python that has the package with its extra `ray`. The first table is of the small experiment of the tests; a worker
-has one processor and one thread. The second is of the writer alone: rows of workers that cost nothing, in blocks of different
-sizes, which is how fast rows can be stored on this disk whatever measures them.
+has one processor and one thread, and with `--num-gpus` that share of a GPU. The driver's share is the time that its process
+computed, as a share of the time in which rows were measured. The second table is of the writer alone: rows of workers that cost
+nothing, in blocks of different sizes, which is how fast rows can be stored on this disk whatever measures them.
 """
 
 import argparse
@@ -25,11 +26,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "python" / "tests")
 import small_experiment  # noqa: E402
 
 
-def evaluated(experiment, folder, counts):
-    print("| workers | rows | rows/s | writer's share |\n|--:|--:|--:|--:|")
+def evaluated(experiment, folder, counts, gpus):
+    print("| workers | rows | rows/s | writer's share | driver's share | seconds in all |\n|--:|--:|--:|--:|--:|--:|")
     for count in counts:
-        report = ms.ray.evaluate(experiment, store=folder / f"{count}.sqlite", workers=count, progress=False)
-        print(f"| {count} | {report.rows} | {report.rate:.1f} | {report.writing / report.measuring:.1%} |", flush=True)
+        begun = time.process_time()
+        report = ms.ray.evaluate(
+            experiment, store=folder / f"{count}.sqlite", workers=count, num_gpus=gpus, progress=False
+        )
+        shares = [f"{seconds / report.measuring:.1%}" for seconds in (report.writing, time.process_time() - begun)]
+        cells = [count, report.rows, f"{report.rate:.1f}", *shares, f"{report.seconds:.1f}"]
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
 
 
 def stored(experiment, folder):
@@ -68,16 +74,18 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--workers", default="1,2")
     parser.add_argument("--images", type=int, default=24)
-    parser.add_argument("--stored", type=int, default=1000, help="images whose rows are stored in the second table")
+    parser.add_argument("--stored", type=int, default=1000, help="images whose rows are stored in the second table, 0 for none")
+    parser.add_argument("--num-gpus", type=float, default=0, help="the share of a GPU that a worker has")
     arguments = parser.parse_args()
     counts = [int(word) for word in arguments.workers.split(",")]
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         experiment = small_experiment.make(folder / "experiment", arguments.images)
         ray.init("local", num_cpus=max(counts) + 1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-        evaluated(experiment, folder, counts)
+        evaluated(experiment, folder, counts, arguments.num_gpus)
         ray.shutdown()
-        stored(small_experiment.make(folder / "many", arguments.stored), folder)
+        if arguments.stored:
+            stored(small_experiment.make(folder / "many", arguments.stored), folder)
 
 
 if __name__ == "__main__":

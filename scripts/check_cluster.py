@@ -11,6 +11,7 @@ the bits of the undisturbed run, none more and none less, and the tables of the 
 
 import argparse
 import json
+import os
 import random
 import signal
 import subprocess
@@ -43,6 +44,10 @@ VICTIMS = ["worker", "driver", "node", "writer", "head"]
 
 TIMEOUT = 90
 """Seconds for a driver to notice that its cluster is gone; then it is ended."""
+
+
+# Ray's workers yield to whatever else this machine does; rows would hardly come on a machine in use.
+os.environ.setdefault("RAY_worker_niceness", "0")
 
 
 class Host:

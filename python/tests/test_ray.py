@@ -1,6 +1,8 @@
 """Batches of pictures, and experiments on a local cluster of two workers."""
 
+import os
 import pickle
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -13,6 +15,7 @@ import small_experiment
 import monosplit as ms
 from monosplit.ray import driver
 from monosplit.ray.meter import Meter
+from monosplit.ray.workers import lacking
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -89,14 +92,15 @@ def test_batches_are_explained_without_ray():
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
-@pytest.mark.parametrize("example", ["explain_multiprocessing", "explain_dask"])
+@pytest.mark.parametrize("example", ["multiprocessing", "dask", "pyspark", "daft"])
 def test_examples_map_batches_without_ray(example, photograph, tmp_path):
-    if example == "explain_dask":
-        pytest.importorskip("dask")
+    pytest.importorskip(example)
+    if example == "pyspark" and shutil.which("java") is None:
+        pytest.skip("Spark needs Java")
     for number in range(5):
         (tmp_path / f"{number}.png").write_bytes(photograph if number != 2 else b"no picture")
     out = tmp_path / "maps.npz"
-    subprocess.run([sys.executable, str(EXAMPLES / f"{example}.py"), str(tmp_path), str(out)], check=True, timeout=300)
+    subprocess.run([sys.executable, str(EXAMPLES / f"explain_{example}.py"), str(tmp_path), str(out)], check=True, timeout=300)
     with np.load(out, allow_pickle=False) as found:
         assert [Path(path).name for path in found["path"]] == [f"{number}.png" for number in range(5)]
         assert found["reason"][2] and not any(found["reason"][[0, 1, 3, 4]])
@@ -114,6 +118,27 @@ def test_progress_tells_rate_time_left_and_failures_by_reason():
     assert meter.line() == "comparison: 400 of 1,000 rows, 30.0 rows/s, 13 s left, 200 failed: the image is gone"
 
 
+def test_what_a_cluster_lacks_is_said():
+    assert lacking({"num_cpus": 1, "num_gpus": 0}, {"CPU": 2.0}) == ""
+    assert lacking({"num_cpus": 1, "num_gpus": 0.25}, {"CPU": 2.0, "GPU": 1.0}) == ""
+    found = lacking({"num_cpus": 4, "num_gpus": 1}, {"CPU": 2.0})
+    assert found == "a worker asks for 4 processors, the cluster has 2; a worker asks for 1 GPUs, the cluster has 0"
+
+
+def test_workers_that_cannot_start_are_an_error_in_a_cluster_of_ones_own(monkeypatch, tmp_path):
+    ray = pytest.importorskip("ray")
+    path = small_experiment.make(tmp_path / "experiment", images=1)
+    ended = []
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **options: options)
+    monkeypatch.setattr(ray, "shutdown", lambda: ended.append(True))
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"CPU": 2.0})
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(ValueError, match="asks for 1 GPUs, the cluster has 0"):
+        ms.ray.evaluate(path, store=tmp_path / "store.sqlite", num_gpus=1)
+    assert ended
+
+
 @pytest.fixture(scope="module")
 def experiment(tmp_path_factory):
     folder = tmp_path_factory.mktemp("cluster")
@@ -125,6 +150,8 @@ def experiment(tmp_path_factory):
 @pytest.fixture(scope="module")
 def cluster():
     ray = pytest.importorskip("ray")
+    # Ray's workers yield to whatever else this machine does; the tests would take minutes on a machine in use.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
     yield ray
     ray.shutdown()

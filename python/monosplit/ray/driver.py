@@ -14,7 +14,7 @@ from typing import Any
 from .._monosplit import __version__
 from .actors import Config, Rows, Writer, configured, unit_rows
 from .meter import Meter
-from .workers import Task, Workers, cause_of, reason
+from .workers import Task, Workers, cause_of, lacking, reason
 
 INSPECTED = 64
 """Images that a worker reads at a time before a run."""
@@ -103,15 +103,21 @@ def evaluate(
         device="cuda" if num_gpus else "cpu",
         simd=simd,
     )
+    options = {"num_cpus": num_cpus, "num_gpus": num_gpus}
     if not ray.is_initialized():
         # Without an address a cluster of its own, unless the environment names one: not whichever this machine may run.
         given = address if address is not None or "RAY_ADDRESS" in os.environ else "local"
         ray.init(address=given, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        lack = lacking(options, ray.cluster_resources())
+        if given == "local" and lack:
+            # Another cluster may get more machines; this one will not.
+            ray.shutdown()
+            raise ValueError(f"no worker can start: {lack}")
     count = workers if workers is not None else max(1, int((ray.cluster_resources().get("CPU", 1) - 1) / max(num_cpus, 1e-9)))
     if count < 1:
         raise ValueError(f"workers must be at least 1, found {count}")
     report = EvaluationReport(path)
-    run = _Run(configs, path, report, count, {"num_cpus": num_cpus, "num_gpus": num_gpus}, progress)
+    run = _Run(configs, path, report, count, options, progress)
     try:
         while not run.attempt():
             report.writer_deaths += 1

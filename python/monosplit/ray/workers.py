@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +15,10 @@ DEPTH = 2
 
 DEATHS = 5
 """A piece of work during which this many workers died is given up, and so is a worker that died this often in a row."""
+
+
+WAITING = 30.0
+"""Seconds after which people are told why no worker has started."""
 
 
 @dataclass
@@ -56,6 +61,8 @@ class Workers:
         self._say = say
         self.deaths = 0
         """Workers that died."""
+        self._waiting: float | None = time.monotonic()
+        """Since when no worker has started; none where one has, or where people were told."""
         self._slots = [Slot() for _ in range(count)]
         for slot in self._slots:
             self._start(slot)
@@ -89,6 +96,7 @@ class Workers:
                     self._started(starting[ref], ref)
                 elif ref in at[ref].tasks:
                     self._finished(at[ref], ref, again)
+            self._tell_waiting()
             idle()
 
     def stop(self) -> None:
@@ -96,6 +104,14 @@ class Workers:
         for slot in self._slots:
             if slot.actor is not None:
                 self._ray.kill(slot.actor)
+
+    def _tell_waiting(self) -> None:
+        """Says why no worker has started, once."""
+        if self._waiting is None or time.monotonic() - self._waiting < WAITING:
+            return
+        self._waiting = None
+        lack = lacking(self._options, self._ray.cluster_resources())
+        self._say(f"no worker has started after {WAITING:.0f} s; waiting: {lack or 'others may use what the cluster has'}")
 
     def _start(self, slot: Slot) -> None:
         slot.actor = self._class.options(**self._options).remote(self._config)
@@ -111,7 +127,7 @@ class Workers:
                 raise RuntimeError(f"a worker could not start: {reason(error)}") from None
             self._died(slot, deque())
             return
-        slot.starting = None
+        slot.starting = self._waiting = None
         self._check(facts)
 
     def _finished(self, slot: Slot, ref: Any, again: deque[Task]) -> None:
@@ -148,6 +164,16 @@ class Workers:
             self._start(slot)
         else:
             self._say(f"a worker died {DEATHS} times in a row and is not replaced")
+
+
+def lacking(options: Mapping[str, Any], resources: Mapping[str, float]) -> str:
+    """What a worker asks for that the whole cluster does not have; empty where there is nothing."""
+    asked = {"CPU": ("processors", options["num_cpus"]), "GPU": ("GPUs", options["num_gpus"])}
+    return "; ".join(
+        f"a worker asks for {wanted:g} {name}, the cluster has {resources.get(key, 0):g}"
+        for key, (name, wanted) in asked.items()
+        if wanted > resources.get(key, 0)
+    )
 
 
 def cause_of(error: BaseException) -> Exception:

@@ -109,7 +109,7 @@ impl<'a> Enclosures<'a> {
                 let Interval { lower, upper } = self.at(node.inputs[0])?;
                 Ok(Interval { lower: g.negated(upper)?, upper: g.negated(lower)? })
             }
-            Op::Unary(function) if never_decreases(*function) => {
+            Op::Unary(function) if function.never_decreases() => {
                 let value = self.at_the_ends(g, node)?;
                 // Engines compute functions to a few units in the last place; where they are near zero, to that of one.
                 let size = magnitude(g, value)?;
@@ -250,23 +250,6 @@ pub(super) fn magnitude(g: &mut Graph, Interval { lower, upper }: Interval) -> R
 
 fn widened(g: &mut Graph, Interval { lower, upper }: Interval, by: NodeId) -> Result<Interval> {
     Ok(Interval { lower: g.minus(lower, by)?, upper: g.plus(upper, by)? })
-}
-
-/// Whether the value of a function never falls while its operand grows.
-fn never_decreases(function: Unary) -> bool {
-    match function {
-        Unary::Relu | Unary::Sigmoid | Unary::Tanh | Unary::Softplus | Unary::Erf => true,
-        Unary::Exp | Unary::Log | Unary::Sqrt => true,
-        Unary::Sign | Unary::Floor | Unary::Ceil | Unary::Round => true,
-        Unary::Clip { .. } | Unary::Quantise { .. } | Unary::Half | Unary::Bfloat16 => true,
-        Unary::LeakyRelu { slope } => slope >= 0.0,
-        Unary::Elu { alpha } | Unary::HardSigmoid { alpha, .. } => alpha >= 0.0,
-        Unary::Celu { alpha } => alpha > 0.0,
-        Unary::Selu { alpha, gamma } => alpha >= 0.0 && gamma >= 0.0,
-        Unary::HardSwish | Unary::Silu | Unary::Gelu | Unary::GeluTanh | Unary::Mish => false,
-        Unary::Neg | Unary::Abs | Unary::Reciprocal | Unary::Sin | Unary::Cos => false,
-        Unary::Wrap { .. } | Unary::Not => false,
-    }
 }
 
 /// The node applied to `value` in place of the operand `index`, with the magnitudes of its coefficients and without constants

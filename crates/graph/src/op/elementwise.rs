@@ -179,6 +179,21 @@ impl Unary {
             Neg | Log | Reciprocal | Sin | Cos | Sign | Floor | Ceil | Round | Not => NonNegative::Unknown,
         }
     }
+
+    /// Whether the result never falls while the operand grows.
+    pub fn never_decreases(self) -> bool {
+        use Unary::*;
+        match self {
+            Relu | Sigmoid | Tanh | Softplus | Erf | Exp | Log | Sqrt => true,
+            Sign | Floor | Ceil | Round | Clip { .. } | Quantise { .. } | Half | Bfloat16 => true,
+            LeakyRelu { slope } => slope >= 0.0,
+            Elu { alpha } | HardSigmoid { alpha, .. } => alpha >= 0.0,
+            Celu { alpha } => alpha != 0.0,
+            Selu { alpha, gamma } => alpha >= 0.0 && gamma >= 0.0,
+            HardSwish | Silu | Gelu | GeluTanh | Mish => false,
+            Neg | Abs | Reciprocal | Sin | Cos | Wrap { .. } | Not => false,
+        }
+    }
 }
 
 /// Declares the functions of two values with their ONNX names.
@@ -546,6 +561,33 @@ mod tests {
         for &function in Binary::ALL.iter().filter(|function| function.is_commutative()) {
             let bits = |a: f64, b: f64| function.eval(a, b).map(f64::to_bits);
             assert!(pairs().all(|(a, b)| bits(a, b) == bits(b, a)), "{function:?}");
+        }
+    }
+
+    /// Along a grid, functions decrease, by more than rounding, where they are said to.
+    #[test]
+    fn functions_decrease_where_they_are_said_to() {
+        let known = |name: &'static str| Unary::from_onnx(name, |_, default| Ok(default)).unwrap().unwrap();
+        let composed = [
+            Unary::Silu,
+            Unary::Gelu,
+            Unary::GeluTanh,
+            Unary::Clip { min: -1.0, max: 2.0 },
+            Unary::Quantise { step: 0.3, min: -1.0, max: 2.0 },
+            Unary::Half,
+            Unary::Bfloat16,
+            Unary::LeakyRelu { slope: -0.1 },
+            Unary::Elu { alpha: -1.0 },
+            Unary::Celu { alpha: -1.0 },
+            Unary::Selu { alpha: 1.0, gamma: -1.0 },
+            Unary::HardSigmoid { alpha: -0.2, beta: 0.5 },
+        ];
+        for function in
+            Unary::onnx_names().map(known).chain(composed).filter(|&function| function != Unary::Not)
+        {
+            let values: Vec<f64> = (-800..=800).filter_map(|i| function.eval(f64::from(i) / 100.0)).collect();
+            let decreases = values.windows(2).any(|pair| pair[1] < pair[0] - 1e-12);
+            assert_eq!(!decreases, function.never_decreases(), "{function:?}");
         }
     }
 }

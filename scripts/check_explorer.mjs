@@ -5,7 +5,7 @@
 //         [--models FOLDER] [--hostile FOLDER] [--onnxruntime PYTHON] [--python PYTHON] [--rust] [--screenshots FOLDER] [--only CHECK]… [--times]
 //
 // --packages has playwright-core and onnxruntime-web of npm; --onnxruntime names a Python with onnxruntime and numpy, --python one
-// with this package. --rust compiles the page's lines of Rust as a crate, into target. Of the builds of the engine those are checked
+// with this package. --rust compiles the page's lines of Rust as an example of the library. Of the builds of the engine those are checked
 // that the folder has. --times also holds
 // the page to the times it should keep, which only a machine that does nothing else can be asked for; they are always printed.
 import { execFileSync, spawn } from "node:child_process";
@@ -284,10 +284,12 @@ async function everything(address, kind) {
     const apart = distance(npy(files.Values), npy(join(scratch, "map.npy")));
     say(apart <= 1e-4, `the pasted line gives the downloaded values (${apart.toExponential(1)}): ${command}`);
     if (options.python) {
-      const lines = `${python.replace("e.attributions, e.maps", "import numpy; numpy.save('python.npy', e.attributions.astype('float32'))")}`;
-      execFileSync(options.python, ["-c", lines], { cwd: scratch, stdio: "pipe" });
-      const distant = distance(npy(files.Values), npy(join(scratch, "python.npy")));
-      say(distant <= 1e-4, `the Python lines give them too (${distant.toExponential(1)})`);
+      const lines = `${python}\nimport numpy; numpy.save("python.npy", e.maps[0].astype("float32")); print(*e.maps[0].shape)`;
+      const [height, width] = execFileSync(options.python, ["-c", lines], { cwd: scratchWithInputs(), encoding: "utf8" }).trim().split(" ").map(Number);
+      // In Python maps have the size of the input.
+      const side = Math.sqrt(npy(files.Values).length);
+      const distant = distance(npy(join(scratch, "python.npy")), enlarged(npy(files.Values), [side, side], [height, width]));
+      say(distant <= 1e-4, `the Python lines give them too, enlarged to ${height}×${width} (${distant.toExponential(1)})`);
     }
     if (options.rust && kind === "worker") {
       runRust(rust);
@@ -303,19 +305,33 @@ async function everything(address, kind) {
   await context.close();
 }
 
-/** Compiles the page's lines of Rust, which are a whole `main` but for its frame, and writes the map as rust.npy. */
+/** Values between those of a grid, bilinear; the corners of the picture are those of the grid's corner cells. */
+function enlarged(values, [rows, columns], [height, width]) {
+  const place = (at, size, cells) => {
+    const here = Math.min(Math.max(((at + 0.5) * cells) / size - 0.5, 0), cells - 1);
+    const low = Math.floor(here);
+    return [low, Math.min(low + 1, cells - 1), here - low];
+  };
+  return Float32Array.from({ length: height * width }, (_, at) => {
+    const [top, bottom, down] = place(Math.floor(at / width), height, rows);
+    const [left, right, across] = place(at % width, width, columns);
+    const line = (row) => values[row * columns + left] * (1 - across) + values[row * columns + right] * across;
+    return line(top) * (1 - down) + line(bottom) * down;
+  });
+}
+
+/** Compiles the page's lines of Rust as an example of the library, which is gone afterwards, and writes the map as rust.npy. */
 function runRust(lines) {
   const [imports, body] = [/^use .*$/, /^(?!use )/].map((kind) => lines.split("\n").filter((line) => kind.test(line)).join("\n"));
-  const folder = join(scratch, "lines");
-  mkdirSync(join(folder, "src"), { recursive: true });
-  const library = resolve("crates/monosplit");
-  writeFileSync(join(folder, "Cargo.toml"), `[package]\nname = "lines"\nversion = "0.1.0"\nedition = "2024"\n\n[dependencies]\nmonosplit = { path = "${library}" }\n\n[workspace]\n`);
-  copyFileSync("Cargo.lock", join(folder, "Cargo.lock"));
-  writeFileSync(join(folder, "src/main.rs"), `${imports}\n\nfn main() -> Result<(), Box<dyn std::error::Error>> {\n${body}\n` +
+  const example = resolve("crates/monosplit/examples/lines_of_the_page.rs");
+  writeFileSync(example, `//! Written by scripts/check_explorer.mjs.\n${imports}\n\nfn main() -> Result<(), Box<dyn std::error::Error>> {\n${body}\n` +
     `std::fs::write("rust.npy", monosplit::graph::npy::write(&map.clone().into()))?;\nOk(())\n}\n`);
-  const target = resolve("target/lines");
-  execFileSync("cargo", ["build", "--release", "--quiet", "--manifest-path", join(folder, "Cargo.toml"), "--target-dir", target], { stdio: ["ignore", "pipe", "inherit"] });
-  execFileSync(join(target, "release/lines"), [], { cwd: scratchWithInputs(), stdio: "pipe" });
+  try {
+    execFileSync("cargo", ["build", "--quiet", "--locked", "-p", "monosplit", "--example", "lines_of_the_page"], { stdio: ["ignore", "pipe", "inherit"] });
+    execFileSync(resolve("target/debug/examples/lines_of_the_page"), [], { cwd: scratchWithInputs(), stdio: "pipe" });
+  } finally {
+    rmSync(example);
+  }
 }
 
 /** A picture of coloured noise. */
@@ -652,7 +668,7 @@ const CHECKS = {
     await touch(Array.from({ length: 21 }, (_, at) => [[x - 155 + 6 * at, y], [x + 155 - 6 * at, y]]));
     await settled(page);
     await page.locator("#maps figure:nth-child(2) canvas").tap({ position: { x: 60, y: 80 } });
-    await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Row"), null, { timeout: PATIENCE });
+    await page.waitForFunction(() => document.getElementById("readout").textContent.includes("Row"), null, { timeout: TIMEOUT });
     report(true, `a tap reads a place: ${(await page.locator("#readout").textContent()).trim()}`);
 
     await page.locator(".tools label").nth(1).tap();

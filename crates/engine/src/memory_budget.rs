@@ -32,13 +32,24 @@ pub(crate) fn limit_beside(held: usize) -> usize {
     }
 }
 
-/// The bytes a program may take on a card that has `free` bytes free.
+/// The bytes that programs may hold together on a card that has `free` bytes free beside the `held` bytes they hold already.
 #[cfg_attr(not(feature = "cuda"), allow(dead_code))]
-pub(crate) fn limit_on_card(free: usize) -> usize {
+pub(crate) fn limit_on_card(free: usize, held: usize) -> usize {
     match PROCESS_LIMIT.load(Ordering::Relaxed) {
-        0 => free / 4 * QUARTERS,
-        bytes => bytes.min(free),
+        0 => (free / 4 * QUARTERS).saturating_add(held),
+        bytes => bytes.min(free.saturating_add(held)),
     }
+}
+
+/// An error if `bytes` more on a card that holds `held` bytes are more than [`set_memory_limit`] was told.
+#[cfg_attr(not(feature = "cuda"), allow(dead_code))]
+pub(crate) fn check_card_memory(bytes: usize, held: usize) -> Result<()> {
+    let limit = PROCESS_LIMIT.load(Ordering::Relaxed);
+    if limit == 0 || held.saturating_add(bytes) <= limit {
+        return Ok(());
+    }
+    let (bytes, held) = (Size(Some(bytes)), Size(Some(held)));
+    Err(over_budget(&format!("the GPU would hold {bytes} beside {held}"), limit))
 }
 
 /// The same where nothing is held yet.

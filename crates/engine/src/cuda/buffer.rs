@@ -19,17 +19,8 @@ impl DeviceBuffer {
     /// Allocates memory. The caller has locked the device.
     pub(super) fn new(device: &Arc<Device>, bytes: usize) -> Result<Self> {
         let bytes = bytes.max(256);
-        // SAFETY: the caller has made the device current.
-        let at = unsafe { driver::malloc_sync(bytes) };
-        let at = at.map_err(|_| {
-            let free = device.free_memory().unwrap_or(0);
-            Error::memory(format!(
-                "the GPU has no memory for {} MiB more, {} MiB are free; end other programs that use it, or use the \
-                 engine 'cpu'",
-                bytes >> 20,
-                free >> 20
-            ))
-        })?;
+        // SAFETY: it is freed when the buffer is dropped.
+        let at = unsafe { device.memory.allocate(bytes) }?;
         Ok(DeviceBuffer { device: device.clone(), at, bytes })
     }
 
@@ -72,8 +63,6 @@ impl Drop for DeviceBuffer {
     fn drop(&mut self) {
         let _ = self.device.make_current();
         // SAFETY: `at` came from the allocator and is freed once.
-        unsafe {
-            let _ = driver::free_sync(self.at);
-        }
+        unsafe { self.device.memory.free(self.at, self.bytes) };
     }
 }

@@ -29,14 +29,25 @@ fn folder() -> Option<PathBuf> {
     base.or_else(home).map(|base| base.join("monosplit"))
 }
 
-/// The algorithms a file lists; none if there is no such file.
+/// A line of the file of algorithms: the convolution, its algorithm, and the checksum of both.
+fn line(convolution: &str, algorithm: i32) -> String {
+    let said = format!("{convolution} {algorithm}");
+    format!("{said} {:016x}\n", Fingerprint::of(said.as_bytes()))
+}
+
+/// The algorithms a file lists; none if there is no such file. Lines whose checksum is another are left out, so that a damaged
+/// file costs time and chooses nothing.
 fn read(folder: Option<&PathBuf>, file: &str) -> HashMap<String, i32> {
-    let text = folder.and_then(|folder| std::fs::read_to_string(folder.join(file)).ok());
-    let line = |line: &str| {
-        let (key, algorithm) = line.rsplit_once(' ')?;
-        Some((key.to_string(), algorithm.parse().ok()?))
+    let bytes = folder.and_then(|folder| std::fs::read(folder.join(file)).ok()).unwrap_or_default();
+    let entry = |line: &[u8]| {
+        let (said, sum) = std::str::from_utf8(line).ok()?.rsplit_once(' ')?;
+        if sum != format!("{:016x}", Fingerprint::of(said.as_bytes())) {
+            return None;
+        }
+        let (convolution, algorithm) = said.rsplit_once(' ')?;
+        Some((convolution.to_string(), algorithm.parse().ok()?))
     };
-    text.unwrap_or_default().lines().filter_map(line).collect()
+    bytes.split(|&byte| byte == b'\n').filter_map(entry).collect()
 }
 
 impl Cache {
@@ -61,7 +72,7 @@ impl Cache {
             algorithms.entry(key).or_insert(other);
         }
         algorithms.insert(convolution.to_string(), algorithm);
-        let mut lines: Vec<String> = algorithms.iter().map(|(key, a)| format!("{key} {a}\n")).collect();
+        let mut lines: Vec<String> = algorithms.iter().map(|(key, &chosen)| line(key, chosen)).collect();
         lines.sort();
         self.write(&self.file, lines.concat().as_bytes());
     }
@@ -125,6 +136,27 @@ mod tests {
     }
 
     #[test]
+    fn issue_35_a_flipped_bit_in_the_list_of_algorithms_chooses_nothing() {
+        let folder = std::env::temp_dir().join(format!("monosplit-algorithms-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let known: HashMap<String, i32> =
+            [("Result F32 1x3x8x8 4x3x3x3".to_string(), 115), ("Kernel F64 2x3x9x9 8x3x1x1".to_string(), 16)]
+                .into();
+        let whole: Vec<u8> = known.iter().flat_map(|(key, &chosen)| line(key, chosen).into_bytes()).collect();
+        for bit in 0..whole.len() * 8 {
+            let mut damaged = whole.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            std::fs::write(folder.join("list.txt"), damaged).unwrap();
+            let found = read(Some(&folder), "list.txt");
+            assert!(found.len() < known.len(), "bit {bit} goes unnoticed");
+            assert!(found.iter().all(|(key, chosen)| known.get(key) == Some(chosen)), "bit {bit}: {found:?}");
+        }
+        std::fs::write(folder.join("list.txt"), whole).unwrap();
+        assert_eq!(read(Some(&folder), "list.txt"), known);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
     fn issue_35_fifty_processes_share_a_cache_folder() {
         if let Ok(number) = std::env::var(CHILD) {
             return use_cache(number.parse().unwrap());
@@ -147,7 +179,7 @@ mod tests {
         // Algorithms that two processes wrote at once may be lost, and are measured again; none is another's.
         for line in std::fs::read_to_string(listed).unwrap().lines() {
             let words: Vec<&str> = line.split(' ').collect();
-            assert!(words.len() == 3 && words[1] == words[2], "{line}");
+            assert!(words.len() == 4 && words[1] == words[2], "{line}");
         }
         assert_eq!(files.len(), PROCESSES as usize + 1, "no unfinished file is left: {files:?}");
         std::fs::remove_dir_all(folder).unwrap();

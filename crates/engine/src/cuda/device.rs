@@ -15,6 +15,7 @@ use monosplit_graph::{Error, Result};
 
 use super::cache::Cache;
 use super::compiler::{compile, in_parallel};
+use super::device_memory::DeviceMemory;
 use super::event::Event;
 use super::staging::StagingBuffers;
 
@@ -57,6 +58,8 @@ pub(super) struct Device {
     modules: Mutex<HashMap<String, sys::CUmodule>>,
     /// Staging buffers that no run uses.
     pub(super) idle_staging: Mutex<Vec<StagingBuffers>>,
+    /// What the buffers in its memory take.
+    pub(super) memory: DeviceMemory,
     /// Nanoseconds it has computed.
     pub(super) compute_time: AtomicU64,
     warned: AtomicBool,
@@ -189,6 +192,7 @@ impl Device {
                 architecture: format!("--gpu-architecture=sm_{major}{minor}"),
                 modules: Mutex::default(),
                 idle_staging: Mutex::default(),
+                memory: DeviceMemory::default(),
                 compute_time: AtomicU64::new(0),
                 warned: AtomicBool::new(false),
                 lock: Mutex::default(),

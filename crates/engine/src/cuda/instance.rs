@@ -16,7 +16,7 @@ use super::program::CudaProgram;
 use super::staging::{OutputValue, PendingOutputs, StagingBuffers, converted, tensor_bytes};
 use super::streams::StreamAssignment;
 use super::translator::DeviceTensor;
-use crate::footprint::{Footprint, HeldConstants};
+use crate::footprint::Footprint;
 use crate::graph_info::element_bytes;
 use crate::memory_budget::limit_on_card;
 use crate::plan::BufferLocation;
@@ -76,10 +76,12 @@ impl Instance {
     pub(super) fn new(program: &CudaProgram, batch: usize) -> Result<Self> {
         let (plan, info, real) = (&program.plan, &program.info, program.math.bytes());
         let shapes = info.shapes(plan, batch)?;
-        let (held, limit) = (HeldConstants::default(), limit_on_card(program.device.free_memory()?));
-        let buffers = Footprint::buffers(info, plan, &shapes, real, &held);
-        if buffers.bytes > limit {
-            return Err(buffers.refused(info, limit, 0));
+        let held = program.device.memory.held();
+        let limit = limit_on_card(program.device.free_memory()?, held);
+        let others = held.saturating_sub(program.held.bytes);
+        let buffers = Footprint::buffers(info, plan, &shapes, real, &program.held);
+        if buffers.bytes.saturating_add(others) > limit {
+            return Err(buffers.refused(info, limit, others));
         }
         let mut end = 0usize;
         let mut place = |bytes: usize| {

@@ -10,6 +10,7 @@ mod command;
 mod compiler;
 mod convolution;
 mod device;
+mod device_memory;
 mod elementwise;
 mod event;
 mod expression;

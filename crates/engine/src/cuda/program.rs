@@ -21,6 +21,7 @@ use super::resident::ResidentLoop;
 use super::streams::{MemoryAccess, StreamScheduler};
 use super::transfer::bool_bytes;
 use super::translator::{DeviceTensor, MAX_ELEMENTS, Translator, too_large};
+use crate::footprint::HeldConstants;
 use crate::graph_info::{GraphInfo, element_bytes};
 use crate::plan::{Plan, Step, known};
 use crate::schedule::{Optimisations, Partition};
@@ -68,6 +69,8 @@ pub(super) struct CudaProgram {
     generated: Vec<CUmodule>,
     sources: Sources,
     constants: HashMap<NodeId, Constant>,
+    /// What they take.
+    pub(super) held: HeldConstants,
     /// The node that reported an index out of range, counted from 1; 0 if none did.
     pub(super) fault: DeviceBuffer,
     /// Whether samples do not depend on each other, so that a batch may be computed in chunks.
@@ -110,12 +113,13 @@ impl CudaProgram {
             generated,
             sources,
             constants: HashMap::new(),
+            held: HeldConstants::default(),
             fault,
             instances: Mutex::default(),
             fits: Mutex::new(usize::MAX),
         };
         for id in derived {
-            program.compute_constant(id)?;
+            program.compute_constant(id).map_err(|error| error.at(program.info.name(id)))?;
         }
         program.free_intermediate_constants();
         drop(lock);
@@ -222,6 +226,12 @@ impl CudaProgram {
         let read = steps.flat_map(|id| &self.info.values[id.index()].inputs);
         let kept: BTreeSet<NodeId> = read.chain(&self.info.outputs).copied().collect();
         self.constants.retain(|id, _| kept.contains(id));
+        let mut counted = BTreeSet::new();
+        for (&id, constant) in &self.constants {
+            if counted.insert(constant.memory.at) {
+                self.held.add(&self.graph, id, self.bytes(constant.tensor.kind), 1);
+            }
+        }
     }
 
     /// Adds the launch of the elementwise kernel whose first node is `first`, over the elements of `shape`, into `outputs`.

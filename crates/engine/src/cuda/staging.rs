@@ -10,6 +10,7 @@ use monosplit_graph::{Data, Error, Kind, Result, Tensor};
 
 use super::Math;
 use super::device::{Device, DriverResult};
+use super::device_memory::DeviceMemory;
 use super::event::Event;
 use super::program::{CudaProgram, fault};
 use super::transfer::{Plain, bool_bytes, bytes_of, values_from};
@@ -27,11 +28,12 @@ struct StagingBuffer {
     host: NonNull<u8>,
     device: sys::CUdeviceptr,
     bytes: usize,
+    memory: DeviceMemory,
 }
 
 impl StagingBuffer {
-    fn empty() -> Self {
-        StagingBuffer { host: NonNull::dangling(), device: 0, bytes: 0 }
+    fn empty(memory: DeviceMemory) -> Self {
+        StagingBuffer { host: NonNull::dangling(), device: 0, bytes: 0, memory }
     }
 
     /// Ensures a capacity of `bytes`. Contents are lost if the buffer has to grow. The device is current, and no transfer of
@@ -51,16 +53,16 @@ impl StagingBuffer {
         // SAFETY: a context is current. Both allocations are freed once, by `release`.
         let (host, device) = unsafe {
             let host = driver::malloc_host(bytes, 0).map_err(out_of_memory)?;
-            match driver::malloc_sync(bytes) {
+            match self.memory.allocate(bytes) {
                 Ok(device) => (host, device),
                 Err(error) => {
                     let _ = driver::free_host(host);
-                    return Err(out_of_memory(error));
+                    return Err(error);
                 }
             }
         };
         let host = NonNull::new(host.cast()).ok_or_else(|| Error::memory("the driver returned no memory"))?;
-        *self = StagingBuffer { host, device, bytes };
+        *self = StagingBuffer { host, device, bytes, memory: self.memory.clone() };
         Ok(())
     }
 
@@ -70,10 +72,10 @@ impl StagingBuffer {
             // dropped after their stream was synchronised.
             unsafe {
                 let _ = driver::free_host(self.host.as_ptr().cast::<c_void>());
-                let _ = driver::free_sync(self.device);
+                self.memory.free(self.device, self.bytes);
             }
         }
-        *self = StagingBuffer::empty();
+        *self = StagingBuffer::empty(self.memory.clone());
     }
 
     /// The host memory.
@@ -104,13 +106,13 @@ pub(super) struct StagingBuffers {
 unsafe impl Send for StagingBuffers {}
 
 impl StagingBuffers {
-    fn new() -> Result<Self> {
+    fn new(memory: &DeviceMemory) -> Result<Self> {
         let stream = driver::stream::create(driver::stream::StreamKind::NonBlocking);
         Ok(StagingBuffers {
             stream: stream.or_failed_to("create a stream")?,
-            inputs: StagingBuffer::empty(),
+            inputs: StagingBuffer::empty(memory.clone()),
             offsets: Vec::new(),
-            outputs: StagingBuffer::empty(),
+            outputs: StagingBuffer::empty(memory.clone()),
             uploaded: Event::new()?,
             started: Event::timing()?,
             finished: Event::timing()?,
@@ -294,7 +296,7 @@ impl Device {
         self.make_current()?;
         let idle = || self.idle_staging.lock().unwrap_or_else(PoisonError::into_inner);
         let taken = idle().pop();
-        let mut staging = taken.map_or_else(StagingBuffers::new, Ok)?;
+        let mut staging = taken.map_or_else(|| StagingBuffers::new(&self.memory), Ok)?;
         let result = use_staging(&mut staging);
         if result.is_err() {
             // Transfers may still be under way. The buffers are freed after the device has finished.

@@ -1,6 +1,7 @@
 //! An experiment, described by one TOML file: the network, the images, the methods with the options to choose from, and the
 //! stages to run.
 
+mod nesting;
 mod parts;
 mod readers;
 mod section;

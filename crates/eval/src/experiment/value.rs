@@ -10,6 +10,7 @@ use monosplit_graph::{Error, Result};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
+use super::nesting::{MAX_NESTING, too_deep};
 use crate::path_suggestion::suggest_path;
 
 /// The largest size of a description in bytes.
@@ -115,6 +116,11 @@ impl Value {
         // Counted once: to count from the beginning for every value takes time quadratic in the file.
         let ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
         let line = |at: usize| 1 + ends.partition_point(|end| *end < at);
+        if let Some(at) = too_deep(text) {
+            return Err(SourceLocation { file, line: line(at) }.error(format!(
+                "lists and tables may stand in one another {MAX_NESTING} deep, these stand deeper"
+            )));
+        }
         let table = DeTable::parse(text).map_err(|error| {
             let line = error.span().map_or(1, |span| line(span.start));
             SourceLocation { file: file.clone(), line }

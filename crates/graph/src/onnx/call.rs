@@ -149,6 +149,11 @@ impl<'c> Call<'c> {
     /// An optional input that is a list of integers which may contain the batch size.
     pub(crate) fn extents(&self, index: usize, role: &str) -> Result<Option<Vec<SymbolicInt>>> {
         match self.array(index, role)? {
+            Some(array) if array.shape.len() > 1 => Err(Error::malformed(format!(
+                "the {role} of {} should be a list, found an array of shape {:?}",
+                self.op(),
+                array.shape
+            ))),
             Some(array) => Ok(Some(array.as_ints()?.to_vec())),
             None => Ok(None),
         }

@@ -5,7 +5,7 @@ use super::call::Call;
 use super::elements;
 use super::import::Importer;
 use super::import_quantised::quantised_type;
-use super::model::AttributeValue;
+use super::model::{AttributeValue, ValueInfoProto};
 use super::remark::MixedTypes;
 use crate::element::Element;
 use crate::error::{Error, Result};
@@ -28,7 +28,10 @@ pub(crate) fn result_type(call: &Call, index: usize) -> Option<Element> {
         "ConstantOfShape" => attribute("value").or(Some(Element::F32)),
         "Shape" | "Size" | "ArgMax" | "ArgMin" | "NonZero" => Some(Element::I64),
         "Equal" | "Less" | "LessOrEqual" | "Greater" | "GreaterOrEqual" => Some(Element::Bool),
-        "And" | "Or" | "Xor" | "Not" => Some(Element::Bool),
+        "And" | "Or" | "Xor" | "Not" | "IsNaN" | "IsInf" => Some(Element::Bool),
+        // Their first input is a count, a condition or a depth; branches say themselves what they return.
+        "Loop" | "If" | "Scan" | "EmbedLayerNormalization" => None,
+        "OneHot" => call.element(2),
         "Where" => call.element(1),
         "QuantizeLinear" => quantised_type(call).ok(),
         "DequantizeLinear" => call.element(1),
@@ -66,9 +69,8 @@ pub(crate) fn mixed_types(call: &Call) -> Option<(Element, Element)> {
 /// An error if a node reads numbers of two types. Halves beside single numbers are read: files that were converted to half
 /// precision have such nodes.
 pub(crate) fn check_types(call: &Call) -> Result<()> {
-    let is_small = |element: Element| matches!(element, Element::F16 | Element::BF16 | Element::F32);
     match mixed_types(call) {
-        Some((first, second)) if !(is_small(first) && is_small(second)) => Err(Error::malformed(format!(
+        Some((first, second)) if !are_small([first, second]) => Err(Error::malformed(format!(
             "{} reads {} and {} numbers where ONNX requires one type; cast one of them when you export the network",
             call.op(),
             first.name(),
@@ -78,7 +80,27 @@ pub(crate) fn check_types(call: &Call) -> Result<()> {
     }
 }
 
+/// Whether these are types of which files that were converted to half precision mix several.
+fn are_small(types: [Element; 2]) -> bool {
+    types.iter().all(|element| matches!(element, Element::F16 | Element::BF16 | Element::F32))
+}
+
 impl Importer<'_> {
+    /// An error if an output is declared to hold numbers of another type than it does, as far as both are known.
+    pub(crate) fn check_declared_type(&self, output: &ValueInfoProto) -> Result<()> {
+        let declared = output.tensor().and_then(|tensor| elements::element(tensor.data_type).ok());
+        let (Some(declared), Some(found)) = (declared, self.element_of(&output.name)) else { return Ok(()) };
+        if declared == found || are_small([declared, found]) {
+            return Ok(());
+        }
+        Err(Error::malformed(format!(
+            "the output '{}' is declared to hold {} numbers and holds {} numbers; export the network again",
+            output.name,
+            declared.name(),
+            found.name()
+        )))
+    }
+
     /// Notes the type of a value, if it is known.
     pub(crate) fn bind_element(&mut self, name: &str, element: Option<Element>) {
         if let (Some(scope), Some(element)) = (self.scopes.last_mut(), element) {

@@ -264,6 +264,9 @@ pub(crate) fn range(arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
     let [Some(start), Some(limit), Some(delta)] = arrays else {
         return Err(Error::malformed("Range reads three values"));
     };
+    if [start, limit, delta].iter().any(|bound| !bound.shape.is_empty()) {
+        return Err(Error::malformed("Range reads three numbers, not arrays; they have no axes"));
+    }
     let bounds = [start, limit, delta].map(|h| h.floats().and_then(|v| v.first().copied()));
     let [Some(start_value), Some(limit_value), Some(step)] = bounds else {
         return Err(batch_size("a range"));

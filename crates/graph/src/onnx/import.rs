@@ -203,7 +203,10 @@ impl<'m> Importer<'m> {
         self.bind_inputs()?;
         let wanted: Vec<&str> = source.outputs.iter().map(|o| o.name.as_str()).collect();
         self.read_nodes(&source.nodes, &wanted)?;
-        for name in wanted {
+        for output in &source.outputs {
+            let name = output.name.as_str();
+            let declared = self.check_declared_type(output);
+            self.tolerate(declared, name, "Output")?;
             let value = self
                 .lookup(name)
                 .ok_or_else(|| Error::malformed(format!("the output '{name}' is produced by nothing")))?;

@@ -201,6 +201,39 @@ fn issue_35_attributes_say_what_they_may() {
 }
 
 #[test]
+fn issue_35_what_the_checker_and_onnx_runtime_both_refuse_is_refused() {
+    // The declared types of an output: 1 single, 7 and 9 integers and truth values, 10 half, 11 double, 0 none.
+    let declared = |node: NodeProto, of: i32| {
+        let mut model = model(vec![node], Vec::new());
+        let graph = model.graph.as_mut().unwrap();
+        graph.outputs = vec![ValueInfoProto::new("y", of, vec![])];
+        model
+    };
+    let relu = || node("Relu", &["x"], &["y"], &[]);
+    let counts = || node("ArgMax", &["x"], &["y"], &[]);
+    for (node, of) in
+        [(relu(), 7), (relu(), 9), (relu(), 11), (counts(), 1), (node("Equal", &["x", "x"], &["y"], &[]), 7)]
+    {
+        let message = refused(&declared(node, of));
+        assert!(message.contains("the output 'y' is declared to hold"), "{message}");
+    }
+    for (node, of) in [(relu(), 1), (relu(), 0), (relu(), 10), (counts(), 7)] {
+        import(&declared(node, of)).unwrap();
+    }
+
+    let left_out = model(vec![node("Min", &["", "x"], &["y"], &[])], Vec::new());
+    assert!(refused(&left_out).contains("Min needs its input 1, which is left out"));
+
+    let nested = TensorProto { dims: vec![1, 8], ..ints("p", &[0; 8]) };
+    let pad = model(vec![node("Pad", &["x", "p"], &["y"], &[])], vec![nested]);
+    assert!(refused(&pad).contains("should be a list, found an array of shape [1, 8]"));
+
+    let range = vec![node("Range", &["a", "b", "c"], &["r"], &[]), node("Gather", &["x", "r"], &["y"], &[])];
+    let bounds = vec![ints("a", &[0]), ints("b", &[1]), ints("c", &[1])];
+    assert!(refused(&model(range, bounds)).contains("Range reads three numbers"));
+}
+
+#[test]
 fn a_survey_lists_every_problem_at_once() {
     let nodes = vec![
         node("LSTM", &["x"], &["a"], &[]),
@@ -254,7 +287,8 @@ fn bombs_are_defused() {
     let expand = vec![node("Expand", &["one", "huge"], &["c"], &[]), node("Add", &["x", "c"], &["y"], &[])];
     assert!(refused(&model(expand, vec![huge, zeros("one", &[1])])).contains("too large"));
     let range = vec![node("Range", &["a", "b", "c"], &["r"], &[]), node("Gather", &["x", "r"], &["y"], &[])];
-    let bounds = vec![ints("a", &[0]), ints("b", &[i64::MAX]), ints("c", &[1])];
+    let number = |name, value| TensorProto { dims: vec![], ..ints(name, &[value]) };
+    let bounds = vec![number("a", 0), number("b", i64::MAX), number("c", 1)];
     assert!(refused(&model(range, bounds)).contains("too large"));
     let many: Vec<NodeProto> = (0..100)
         .flat_map(|i| {

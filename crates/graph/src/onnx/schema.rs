@@ -153,6 +153,11 @@ pub(crate) fn check(node: &NodeProto, version: i64) -> Result<()> {
     };
     check_count(schema.inputs, node.inputs.len(), "input", op)?;
     check_count(schema.outputs, node.outputs.len(), "output", op)?;
+    // What comes first in these may be left out although inputs follow that may not.
+    let needed = if matches!(op, "Loop" | "Scan") { 0 } else { schema.inputs.least.min(node.inputs.len()) };
+    if let Some(left_out) = node.inputs[..needed].iter().position(String::is_empty) {
+        return Err(Error::malformed(format!("{op} needs its input {}, which is left out", left_out + 1)));
+    }
     for (index, attribute) in node.attributes.iter().enumerate() {
         if node.attributes[..index].iter().any(|other| other.name == attribute.name) {
             return Err(Error::malformed(format!("{op} has the attribute '{}' twice", attribute.name)));

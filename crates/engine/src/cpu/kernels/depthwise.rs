@@ -6,8 +6,8 @@
 #![allow(unsafe_code)]
 
 use monosplit_graph::op::Window;
-use rayon::prelude::*;
 
+use super::chunks::for_each_chunk;
 use super::conv_plan::DepthwisePlan;
 use super::depthwise_3x3::Depthwise3x3;
 use super::depthwise_rows::{TapColumn, sum_plane};
@@ -321,7 +321,7 @@ impl DepthwiseDirect {
     ) {
         let (inputs, taps, step) = (self.sliding.input_len(), self.sliding.taps(), self.sliding.step());
         let outputs = self.channels * self.multiplier;
-        y.par_chunks_mut(self.sliding.output_len()).enumerate().for_each(|(plane, y)| {
+        for_each_chunk(y, self.sliding.output_len(), &|plane, y| {
             let (image, channel) = (plane / outputs, plane % outputs);
             let from = image * self.channels + channel / self.multiplier;
             let x = &x[from * inputs..(from + 1) * inputs];

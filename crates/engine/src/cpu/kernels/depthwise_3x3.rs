@@ -23,6 +23,17 @@ const MAX_LINES: usize = 9;
 const _: () =
     assert!(ROWS_ABREAST[0] - 1 + SIDE <= MAX_LINES && (ROWS_ABREAST[1] - 1) * 2 + SIDE <= MAX_LINES);
 
+/// Whether there are registers for the taps of a window besides the sums of [`ROWS_ABREAST`].
+const fn many_registers<L: Lanes>() -> bool {
+    L::ROWS >= MANY_REGISTERS
+}
+
+/// The least number of rows that have code of their own for vectors that are whole. The few rows left over are read as if all their
+/// vectors were cut, which spares a copy of the code.
+const fn least_whole<L: Lanes>() -> usize {
+    if many_registers::<L>() { ROWS_ABREAST[1] } else { 2 }
+}
+
 /// The planes that are read and written.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Depthwise3x3 {
@@ -225,8 +236,8 @@ macro_rules! unrolled {
 unsafe fn all<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(job: Job<'_, L::Scalar>) {
     // SAFETY: vouched for by the caller.
     unsafe {
-        // What has no state is made again at no cost.
-        if const { size_of::<M>() > 0 } && job.count == 1 {
+        // What has no state, or more than the registers hold, is made again at no cost.
+        if const { size_of::<M>() > 0 && many_registers::<L>() } && job.count == 1 {
             let reduction = M::of(&job, 0);
             all_rows::<L, M, STRIDE>(&job, |_| reduction);
         } else {
@@ -250,9 +261,9 @@ unsafe fn all_rows<L: Lanes, M: TapReduction<L>, const STRIDE: usize>(
         while first < rows {
             let rest = rows - first;
             // Conditions that are constants of the instance, so that what they exclude is not compiled.
-            first += if const { STRIDE == 1 && L::ROWS >= MANY_REGISTERS } && rest >= ROWS_ABREAST[0] {
+            first += if const { STRIDE == 1 && many_registers::<L>() } && rest >= ROWS_ABREAST[0] {
                 some::<L, M, STRIDE, { ROWS_ABREAST[0] }>(job, reduction, first)
-            } else if const { L::ROWS >= MANY_REGISTERS } && rest >= ROWS_ABREAST[1] {
+            } else if const { many_registers::<L>() } && rest >= ROWS_ABREAST[1] {
                 some::<L, M, STRIDE, { ROWS_ABREAST[1] }>(job, reduction, first)
             } else if rest >= 2 {
                 some::<L, M, STRIDE, 2>(job, reduction, first)
@@ -279,7 +290,7 @@ unsafe fn some<L: Lanes, M: TapReduction<L>, const STRIDE: usize, const ROWS: us
         let span = (L::WIDTH * STRIDE + SIDE - 1) as isize;
         // SAFETY: vouched for by the caller; vectors are whole where they lie within the row.
         unsafe {
-            if left >= 0 && left + span <= width as isize {
+            if const { ROWS >= least_whole::<L>() } && left >= 0 && left + span <= width as isize {
                 strip::<L, M, STRIDE, ROWS, true>(job, reduction, [first, at], left);
             } else {
                 strip::<L, M, STRIDE, ROWS, false>(job, reduction, [first, at], left);

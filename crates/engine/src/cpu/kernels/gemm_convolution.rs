@@ -8,6 +8,7 @@ use std::ops::Range;
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
+use super::chunks::for_each_chunk;
 use super::conv_plan::GemmAlgorithm;
 use super::epilogue::Epilogue;
 use super::gemm::{COLUMNS, DEPTH, InitialSums, LhsPanels, Matrix, Region};
@@ -134,7 +135,7 @@ impl GemmConvolution {
         }
         let (inputs, outputs) = (self.group_inputs * self.layout.channel, self.sliding.output_len());
         let rows = self.group_outputs;
-        y.par_chunks_mut(rows * outputs).enumerate().for_each(|(index, y)| {
+        for_each_chunk(y, rows * outputs, &|index, y| {
             let group = index % self.groups;
             let part = Part {
                 level: w.level,
@@ -170,8 +171,8 @@ impl GemmConvolution {
             return None;
         }
         let mut apart = Scratch::new(x.len() / plane * target);
-        apart.par_chunks_mut(target).zip(x.par_chunks(plane)).for_each(|(apart, plane)| {
-            self.layout.deinterleave(plane, apart);
+        for_each_chunk(&mut apart, target, &|index, apart| {
+            self.layout.deinterleave(&x[index * plane..][..plane], apart);
         });
         Some(apart)
     }
@@ -191,7 +192,7 @@ impl GemmConvolution {
         let region = Region::new(&mut together, rows, positions, positions);
         let part = Part { level: w.level, x, w: &w.groups[0], bias, y: region, first: 0, epilogue: None };
         self.share_channels(&part, positions);
-        y.par_chunks_mut(outputs).enumerate().for_each(|(index, y)| {
+        for_each_chunk(y, outputs, &|index, y| {
             let (image, channel) = (index / rows, index % rows);
             y.copy_from_slice(&together[channel * positions + image * outputs..][..outputs]);
             if let Some(epilogue) = epilogue {

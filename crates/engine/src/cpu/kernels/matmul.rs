@@ -2,9 +2,9 @@
 //! packed once; one row or one column at a time is a matter of dot products, bound by reading the other matrix once.
 
 use monosplit_graph::Result;
-use rayon::prelude::*;
 
 use super::broadcast::{Broadcast, expand};
+use super::chunks::for_each_chunk;
 use super::gemm::{Matrix, Region, dot, multiply};
 use super::gemm_rhs::PackedRhs;
 use super::scratch::Scratch;
@@ -55,7 +55,7 @@ impl Product {
             return Ok(());
         }
         let operands = Broadcast::new(&sc[..split(sc)], [&sa[..split(sa)], &sb[..split(sb)]])?;
-        c.par_chunks_mut(rows * columns).enumerate().for_each(|(index, c)| {
+        for_each_chunk(c, rows * columns, &|index, c| {
             let [at_a, at_b] = operands.offsets_of(index);
             let a = dense(&a[at_a * rows * inner..], self.trans_a, rows, inner);
             let b = dense(&b[at_b * inner * columns..], self.trans_b, inner, columns);
@@ -88,7 +88,7 @@ fn one<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R], held: bool) {
         }
     } else if rows >= columns {
         let right = PackedRhs::pack(b);
-        c.par_chunks_mut(BLOCK * columns).enumerate().for_each(|(block, c)| {
+        for_each_chunk(c, BLOCK * columns, &|block, c| {
             let rows = c.len() / columns;
             let mut result = Region::new(c, rows, columns, columns);
             right.multiply(a.rows(block * BLOCK, rows), &mut result, held);
@@ -96,7 +96,7 @@ fn one<R: Real>(a: Matrix<'_, R>, b: Matrix<'_, R>, c: &mut [R], held: bool) {
     } else {
         let right = PackedRhs::pack(a.transposed());
         let mut flipped = Scratch::new(c.len());
-        flipped.par_chunks_mut(BLOCK * rows).enumerate().for_each(|(block, part)| {
+        for_each_chunk(&mut flipped, BLOCK * rows, &|block, part| {
             let width = part.len() / rows;
             let mut result = Region::new(part, width, rows, rows);
             right.multiply(b.columns(block * BLOCK, width).transposed(), &mut result, false);
@@ -111,7 +111,7 @@ const FLIPPED: usize = 16;
 /// `c ← flippedᵀ`, or `c ← c + flippedᵀ` if `held`; `c` has `rows` rows.
 pub(crate) fn flip<R: Real>(flipped: &[R], c: &mut [R], rows: usize, held: bool) {
     let columns = c.len() / rows;
-    c.par_chunks_mut(FLIPPED * columns).enumerate().for_each(|(block, c)| {
+    for_each_chunk(c, FLIPPED * columns, &|block, c| {
         for (column, line) in flipped.chunks_exact(rows).enumerate() {
             let pairs = c[column..].iter_mut().step_by(columns).zip(&line[block * FLIPPED..]);
             match held {

@@ -2,10 +2,8 @@
 //! channels. Means and variances are taken in double precision, in two passes.
 #![allow(unsafe_code)]
 
-use rayon::prelude::*;
-
 use super::broadcast::GRAIN;
-use super::chunks::for_each_chunk;
+use super::chunks::{for_each_chunk, for_each_plane};
 use super::simd_lanes::Lanes;
 use super::simd_level::{SimdLevel, simd_dispatch};
 use crate::cpu::real::Real;
@@ -34,14 +32,16 @@ impl<R: Real> ScaleShift<R> {
         let plane: usize = shape[2..].iter().product();
         let channels = self.scale.len();
         if plane == 1 {
-            out.par_chunks_mut(channels).zip(x.par_chunks(channels)).for_each(|(out, x)| {
+            for_each_chunk(out, channels, &|index, out| {
+                let x = &x[index * channels..][..channels];
                 for (((o, &x), &scale), &shift) in out.iter_mut().zip(x).zip(&self.scale).zip(&self.shift) {
                     *o = x * scale + shift;
                 }
             });
             return;
         }
-        out.par_chunks_mut(plane).zip(x.par_chunks(plane)).enumerate().for_each(|(index, (out, x))| {
+        for_each_chunk(out, plane, &|index, out| {
+            let x = &x[index * plane..][..plane];
             let (scale, shift) = (self.scale[index % channels], self.shift[index % channels]);
             for (o, &x) in out.iter_mut().zip(x) {
                 *o = x * scale + shift;
@@ -127,7 +127,8 @@ pub(crate) fn group_norm<R: Real>(
     let plane: usize = shape[2..].iter().product();
     let per_group = shape[1] / groups;
     let block = per_group * plane;
-    out.par_chunks_mut(block).zip(x.par_chunks(block)).enumerate().for_each(|(index, (out, x))| {
+    for_each_chunk(out, block, &|index, out| {
+        let x = &x[index * block..][..block];
         let (mean, factor) = moments(x, epsilon);
         let first = index % groups * per_group;
         for (channel, (out, x)) in out.chunks_mut(plane).zip(x.chunks(plane)).enumerate() {
@@ -154,9 +155,11 @@ impl LocalResponse {
         let plane: usize = shape[2..].iter().product();
         let channels = shape[1];
         let (before, after) = ((self.size - 1) / 2, self.size / 2);
-        out.par_chunks_mut(plane).enumerate().for_each_init(
+        for_each_plane(
+            out,
+            plane,
             || filled(0.0f64, plane),
-            |sums, (index, out)| {
+            |sums, index, out| {
                 let (image, channel) = (index / channels * channels, index % channels);
                 sums.fill(0.0);
                 let last = channel.saturating_add(after).min(channels - 1);

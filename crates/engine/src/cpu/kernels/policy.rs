@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use monosplit_graph::op::Padding;
 use monosplit_graph::{Error, Node, Op, Result, Shape, element_count};
-use rayon::prelude::*;
 
 use super::broadcast::GRAIN;
+use super::chunks::for_each_chunk;
 use super::convolution::ConvolutionNode;
 use super::epilogue::Epilogue;
 use super::matmul::Product;
@@ -93,10 +93,7 @@ impl<R: Real> Kernel<R> {
             return run(inputs, Some(epilogue), out);
         }
         (self.run)(inputs, out)?;
-        out.real()?
-            .par_chunks_mut(GRAIN)
-            .enumerate()
-            .for_each(|(at, piece)| epilogue.apply(at * GRAIN, piece));
+        for_each_chunk(out.real()?, GRAIN, &|at, piece| epilogue.apply(at * GRAIN, piece));
         Ok(())
     }
 }

@@ -1,14 +1,13 @@
 //! Pools over windows and their transposes. A NaN under a window is its maximum, as in PyTorch.
 
 use monosplit_graph::op::{Divisor, Window};
-use rayon::prelude::*;
 
+use super::chunks::{for_each_chunk, for_each_plane};
 use super::depthwise_3x3::Depthwise3x3;
 use super::row_loops::{argmax_into, beats, deinterleave, max_into, scatter_to_larger, sum};
 use super::simd_level::SimdLevel;
 use super::sliding_window::{SlidingWindow, pair};
 use crate::cpu::real::Real;
-use crate::cpu::thread_pool::{TASKS, parallel_for_chunks};
 use crate::cpu::unwinding::filled;
 
 /// Planes one task takes the mean of, where that is one number each.
@@ -132,23 +131,6 @@ fn scatter_halves<R: Real>(a: &[R], y: &[R], s: &mut [R], width: usize) {
     }
 }
 
-/// Calls `act` for every plane of `y` with its index and the scratch memory of its task.
-fn each_plane<R: Real, S>(
-    y: &mut [R],
-    length: usize,
-    scratch: impl Fn() -> S + Sync,
-    act: impl Fn(&mut S, usize, &mut [R]) + Sync,
-) {
-    let length = length.max(1);
-    let planes = (y.len() / length).div_ceil(TASKS).max(1);
-    parallel_for_chunks(y, planes * length, |task, y| {
-        let mut scratch = scratch();
-        for (local, y) in y.chunks_mut(length).enumerate() {
-            act(&mut scratch, task * planes + local, y);
-        }
-    });
-}
-
 /// Plane `index` of planes of this length.
 fn plane<R>(planes: &[R], length: usize, index: usize) -> &[R] {
     &planes[index * length..(index + 1) * length]
@@ -167,17 +149,17 @@ pub(crate) fn max_pool<R: Real>(window: &Window, (x, xs): (&[R], &[usize]), (y, 
         let larger = |(): &mut (), index: usize, y: &mut [R]| {
             larger_of_pairs(pairs, plane(x, inputs, index), y);
         };
-        return each_plane(y, sliding.output_len(), || (), larger);
+        return for_each_plane(y, sliding.output_len(), || (), larger);
     }
     if let Some(three_by_three) = three_by_three(window, &sliding) {
         let outside = vec![R::NEG_INFINITY; length + 1];
         let largest = |(): &mut (), index: usize, y: &mut [R]| {
             three_by_three.largest(SimdLevel::current(), (plane(x, inputs, index), &outside), y);
         };
-        return each_plane(y, sliding.output_len(), || (), largest);
+        return for_each_plane(y, sliding.output_len(), || (), largest);
     }
     let scratch = || (filled(R::ZERO, length), filled(R::ZERO, pitch * step));
-    each_plane(y, sliding.output_len(), scratch, |(column, phases), index, y| {
+    for_each_plane(y, sliding.output_len(), scratch, |(column, phases), index, y| {
         let x = plane(x, inputs, index);
         for (row, y) in y.chunks_mut(sliding.width()).enumerate() {
             y.fill(R::NEG_INFINITY);
@@ -205,16 +187,20 @@ pub(crate) fn average_pool<R: Real>(
 ) {
     let sliding = sliding(window, xs, ys);
     let (step, width) = (sliding.step(), sliding.width());
-    let reciprocals = sliding.reciprocals(divisor);
+    let (reciprocals, inputs) = (sliding.reciprocals(divisor), sliding.input_len());
     if sliding.covers_everything() {
-        let planes = y.par_iter_mut().zip(x.par_chunks(sliding.input_len())).with_min_len(GRAIN);
-        planes.for_each(|(y, x)| *y = R::from_f64(sum(x) * reciprocals[0]));
-        return;
+        return for_each_chunk(y, GRAIN, &|task, y| {
+            for (local, y) in y.iter_mut().enumerate() {
+                *y = R::from_f64(sum(plane(x, inputs, task * GRAIN + local)) * reciprocals[0]);
+            }
+        });
     }
-    let planes = y.par_chunks_mut(sliding.output_len()).zip(x.par_chunks(sliding.input_len()));
-    planes.for_each_init(
+    for_each_plane(
+        y,
+        sliding.output_len(),
         || filled(0.0f64, width),
-        |sums, (y, x)| {
+        |sums, index, y| {
+            let x = plane(x, inputs, index);
             for (row, y) in y.chunks_mut(width).enumerate() {
                 sums.fill(0.0);
                 sliding.visit(row, |_, start, run| {
@@ -238,26 +224,27 @@ pub(crate) fn average_pool_transpose<R: Real>(
     (x, xs): (&mut [R], &[usize]),
 ) {
     let sliding = sliding(window, xs, ys);
-    let (step, width) = (sliding.step(), sliding.width());
+    let (step, width, outputs) = (sliding.step(), sliding.width(), sliding.output_len());
     if halves(window, &sliding) {
         let share = R::from_f64(if divisor == Divisor::One { 1.0 } else { 0.25 });
-        let planes = x.par_chunks_mut(sliding.input_len()).zip(y.par_chunks(sliding.output_len()));
-        return planes.for_each(|(x, y)| {
-            quads(x, y, width, |above, below, y| {
+        let repeat = |(): &mut (), index: usize, x: &mut [R]| {
+            quads(x, plane(y, outputs, index), width, |above, below, y| {
                 for ((pair, under), &y) in above.chunks_exact_mut(2).zip(below.chunks_exact_mut(2)).zip(y) {
                     pair.fill(R::ZERO + y * share);
                     under.fill(R::ZERO + y * share);
                 }
             });
-        });
+        };
+        return for_each_plane(x, sliding.input_len(), || (), repeat);
     }
     let reciprocals: Vec<R> = sliding.reciprocals(divisor).into_iter().map(R::from_f64).collect();
-    let planes = x.par_chunks_mut(sliding.input_len()).zip(y.par_chunks(sliding.output_len()));
-    planes.for_each_init(
+    for_each_plane(
+        x,
+        sliding.input_len(),
         || filled(R::ZERO, width),
-        |shares, (x, y)| {
+        |shares, index, x| {
             x.fill(R::ZERO);
-            for (row, y) in y.chunks(width).enumerate() {
+            for (row, y) in plane(y, outputs, index).chunks(width).enumerate() {
                 for ((share, &y), &r) in shares.iter_mut().zip(y).zip(&reciprocals[row * width..]) {
                     *share = y * r;
                 }
@@ -354,7 +341,7 @@ pub(crate) fn winner_gather<R: Real>(
     let sliding = sliding(window, xs, ys);
     let inputs = sliding.input_len();
     let winners = || Winners::new(&sliding);
-    each_plane(y, sliding.output_len(), winners, |winners, index, y| {
+    for_each_plane(y, sliding.output_len(), winners, |winners, index, y| {
         let [a, s] = [a, s].map(|planes| plane(planes, inputs, index));
         for (row, y) in y.chunks_mut(sliding.width()).enumerate() {
             winners.find(&sliding, a, row);
@@ -381,17 +368,17 @@ pub(crate) fn winner_scatter<R: Real>(
             let (a, y) = of(index);
             scatter_halves(a, y, s, sliding.width());
         };
-        return each_plane(s, inputs, || (), scatter);
+        return for_each_plane(s, inputs, || (), scatter);
     }
     if let Some(pairs) = pairs(window, &sliding) {
         let scatter = |(): &mut (), index: usize, s: &mut [R]| {
             let (a, y) = of(index);
             scatter_pairs(pairs, a, y, s);
         };
-        return each_plane(s, inputs, || (), scatter);
+        return for_each_plane(s, inputs, || (), scatter);
     }
     let winners = || Winners::new(&sliding);
-    each_plane(s, inputs, winners, |winners, index, s| {
+    for_each_plane(s, inputs, winners, |winners, index, s| {
         let (a, y) = of(index);
         s.fill(R::ZERO);
         for (row, y) in y.chunks(sliding.width()).enumerate() {

@@ -56,9 +56,9 @@ fn is_per_channel(reduction: Reduction, axes: &[usize], shape: &[usize]) -> bool
 fn per_channel<R: Real>(reduction: Reduction, x: &[R], shape: &[usize], out: &mut [R]) {
     let (channels, plane) = (shape[1], shape[2..].iter().product::<usize>());
     let share = if reduction == Reduction::Mean { (shape[0] * plane) as f64 } else { 1.0 };
-    out.par_iter_mut().enumerate().for_each(|(channel, o)| {
+    for_each_chunk(out, 1, &|channel, o| {
         let planes = x.chunks_exact(plane).skip(channel).step_by(channels);
-        *o = R::from_f64(planes.map(sum).sum::<f64>() / share);
+        o[0] = R::from_f64(planes.map(sum).sum::<f64>() / share);
     });
 }
 

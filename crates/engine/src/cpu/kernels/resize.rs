@@ -1,8 +1,8 @@
 //! Changing the resolution, one axis at a time: every interpolation here is separable.
 
 use monosplit_graph::op::{Coordinates, Interpolation, ResizeAxis, Taps};
-use rayon::prelude::*;
 
+use super::chunks::for_each_chunk;
 use crate::cpu::real::Real;
 use crate::cpu::unwinding::filled;
 
@@ -40,7 +40,8 @@ fn along<R: Real>(
     let table = axis.taps(interpolation, coordinates, length);
     let in_precision = |taps: Taps| taps.into_iter().map(|(at, w)| (at, R::from_f64(w))).collect();
     let table: Vec<Vec<(usize, R)>> = table.into_iter().map(in_precision).collect();
-    out.par_chunks_mut(axis.length * inner).zip(x.par_chunks(length * inner)).for_each(|(out, x)| {
+    for_each_chunk(out, axis.length * inner, &|index, out| {
+        let x = &x[index * length * inner..][..length * inner];
         for (out, taps) in out.chunks_mut(inner).zip(&table) {
             if let [(at, weight)] = taps[..]
                 && weight == R::ONE

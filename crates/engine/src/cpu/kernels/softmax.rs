@@ -1,8 +1,6 @@
 //! Softmax and its logarithm along an axis, the maximum subtracted first, sums in double precision.
 #![allow(unsafe_code)]
 
-use rayon::prelude::*;
-
 use super::broadcast::GRAIN;
 use super::chunks::for_each_chunk;
 use super::elementary::exp;
@@ -23,7 +21,8 @@ pub(crate) fn softmax<R: Real>(logarithm: bool, axis: usize, (x, shape): (&[R], 
             unsafe { softmax_rows_at(SimdLevel::current(), logarithm, length, x, out) }
         });
     }
-    out.par_chunks_mut(block).zip(x.par_chunks(block)).for_each(|(out, x)| {
+    for_each_chunk(out, block, &|index, out| {
+        let x = &x[index * block..][..block];
         for column in 0..inner {
             let strip = (column..block).step_by(inner);
             let largest = strip

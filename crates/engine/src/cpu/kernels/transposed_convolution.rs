@@ -3,8 +3,8 @@
 //! adds them up. No sum is split among tasks.
 
 use monosplit_graph::op::Window;
-use rayon::prelude::*;
 
+use super::chunks::for_each_chunk;
 use super::epilogue::Epilogue;
 use super::gemm::{COLUMNS, InitialSums, LhsPanels, Matrix, Region};
 use super::gemm_rhs::RhsPanels;
@@ -114,22 +114,20 @@ impl Col2imConvolution {
     ) {
         let (plane, positions) = (self.sliding.input_len(), self.sliding.output_len());
         let size = w.outputs * plane;
-        y.par_chunks_mut(size).enumerate().for_each(|(part, y)| {
+        for_each_chunk(y, size, &|part, y| {
             let group = part % w.groups.len();
             let x = &x[part * self.inputs * positions..][..self.inputs * positions];
             let packed = self.pack(w.level, x);
-            y.par_chunks_mut(w.block * plane).zip(&w.groups[group]).enumerate().for_each(
-                |(index, (y, panels))| {
-                    let first = index * w.block;
-                    for (channel, y) in y.chunks_mut(plane).enumerate() {
-                        y.fill(bias.map_or(R::ZERO, |b| b[group * w.outputs + first + channel]));
-                    }
-                    self.scatter(w.level, panels, &packed, y);
-                    if let Some(epilogue) = epilogue {
-                        epilogue.apply(part * size + first * plane, y);
-                    }
-                },
-            );
+            for_each_chunk(y, w.block * plane, &|index, y| {
+                let first = index * w.block;
+                for (channel, y) in y.chunks_mut(plane).enumerate() {
+                    y.fill(bias.map_or(R::ZERO, |b| b[group * w.outputs + first + channel]));
+                }
+                self.scatter(w.level, &w.groups[group][index], &packed, y);
+                if let Some(epilogue) = epilogue {
+                    epilogue.apply(part * size + first * plane, y);
+                }
+            });
         });
     }
 
@@ -137,7 +135,7 @@ impl Col2imConvolution {
     fn pack<R: Real>(&self, level: SimdLevel, x: &[R]) -> Scratch<R> {
         let positions = self.sliding.output_len();
         let mut packed = Scratch::new(self.inputs * level.padded::<R>(positions));
-        packed.par_chunks_mut((self.inputs * COLUMNS).max(1)).enumerate().for_each(|(block, panels)| {
+        for_each_chunk(&mut packed, self.inputs * COLUMNS, &|block, panels| {
             let first = block * COLUMNS;
             let end = (first + COLUMNS).min(positions);
             for (k, row) in x.chunks(positions).enumerate() {

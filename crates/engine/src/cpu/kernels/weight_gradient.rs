@@ -4,6 +4,7 @@
 use monosplit_graph::op::Window;
 use rayon::prelude::*;
 
+use super::chunks::for_each_chunk;
 use super::gemm::{Matrix, Region, multiply};
 use super::im2col::{Patches, PlaneLayout};
 use super::sliding_window::SlidingWindow;
@@ -41,7 +42,7 @@ impl WeightGradient {
     /// `y ← w ⋆ x`
     pub(crate) fn run<R: Real>(&self, x: &[R], w: &[R], y: &mut [R]) {
         let sample = self.groups * self.outputs * self.sliding.taps();
-        y.par_chunks_mut(SAMPLES * sample).enumerate().for_each(|(block, y)| {
+        for_each_chunk(y, SAMPLES * sample, &|block, y| {
             let parts: Vec<(usize, usize)> = (0..self.groups)
                 .flat_map(|group| (0..self.outputs).step_by(CHANNELS).map(move |first| (group, first)))
                 .collect();

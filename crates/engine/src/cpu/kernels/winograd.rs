@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use monosplit_graph::op::Window;
-use rayon::prelude::*;
 
+use super::chunks::for_each_index;
 use super::epilogue::Epilogue;
 use super::gemm::{InitialSums, LhsPanels, Region};
 use super::gemm_rhs::RhsPanels;
@@ -55,7 +55,7 @@ impl<R: Real> TransformedKernel<R> {
         let mut positions: Vec<Vec<R>> = (0..size.positions()).map(|_| filled(R::ZERO, length)).collect();
         let targets: Vec<DisjointSlice<'_, R>> =
             positions.iter_mut().map(|position| DisjointSlice::new(position)).collect();
-        (0..outputs.div_ceil(height)).into_par_iter().for_each(|panel| {
+        for_each_index(outputs.div_ceil(height), &|panel| {
             let panel = panel * height..((panel + 1) * height).min(outputs);
             for input in 0..inputs {
                 for output in panel.clone() {

@@ -6,8 +6,8 @@
 use std::ops::Range;
 
 use monosplit_graph::op::Window;
-use rayon::prelude::*;
 
+use super::chunks::{for_each_chunk, for_each_index};
 use super::gemm::{Matrix, Region, multiply};
 use super::scratch::Scratch;
 use super::simd_level::SimdLevel;
@@ -71,7 +71,7 @@ impl WinogradWeightGradient {
             let operand =
                 TransformedOperand { tiles: computed, planes: w, channels: self.outputs, spread: true };
             self.transform(&operand, &tiles, &mut right);
-            sums.par_chunks_mut(pairs).enumerate().for_each(|(position, sums)| {
+            for_each_chunk(&mut sums, pairs, &|position, sums| {
                 let at = |values: &[R], channels: usize| position * channels * tiles.len()..values.len();
                 let seen = &left[at(&left, self.inputs)];
                 let slopes = &right[at(&right, self.outputs)];
@@ -81,7 +81,7 @@ impl WinogradWeightGradient {
                 multiply(seen, slopes.transposed(), &mut result, block > 0);
             });
         }
-        y.par_chunks_mut(9).enumerate().for_each(|(pair, y)| {
+        for_each_chunk(y, 9, &|pair, y| {
             let mut positions = [0.0; 36];
             let sums = sums[pair..].iter().step_by(pairs);
             positions.iter_mut().zip(sums).for_each(|(position, sum)| *position = sum.to_f64());
@@ -97,7 +97,7 @@ impl WinogradWeightGradient {
         assert!(positions * stride <= to.len() && tiles.len().is_multiple_of(vector), "transformed tiles");
         let target = DisjointSlice::new(to);
         let plane = operand.planes.len() / (operand.channels * self.images).max(1);
-        (0..operand.channels).into_par_iter().for_each(|channel| {
+        for_each_index(operand.channels, &|channel| {
             let mut strips = Strips::new();
             for first in tiles.clone().step_by(vector) {
                 let segments: Vec<TileRun> = operand.tiles.segments(first, vector).collect();

@@ -9,7 +9,7 @@ use monosplit_graph::npy;
 use monosplit_graph::npz::Arrays;
 use monosplit_graph::weights::Weights;
 
-const DEFAULT: FuzzTest = FuzzTest { name: "", iterations: 10_000, memory: 64 << 20, memory_per_byte: 64 };
+const DEFAULT: FuzzTest = FuzzTest { name: "", iterations: 4_000, memory: 64 << 20, memory_per_byte: 64 };
 
 #[test]
 fn slow_hostile_onnx_files_are_survived() {

@@ -56,9 +56,9 @@ fn every_method_of_many_passes_that_is_a_graph_is_tried() {
 fn is_native(network: &str, x: &str, folder: &ScratchFolder, words: &[&str]) {
     for (precision, limit) in [("f32", 1e-4), ("f64", 1e-7)] {
         let words = [words, &["--precision", precision]].concat();
+        let path = compiled(folder, network, &[&words[..], &["--copies", "4"]].concat());
         for class in [&[][..], &["--class", "1", "--class", "0", "--class", "2"]] {
             let native = map(folder, network, x, &[&words[..], class].concat());
-            let path = compiled(folder, network, &[&words[..], &["--copies", "4"]].concat());
             let error = relative_error(&map(folder, &path, x, class), &native);
             assert!(error < limit, "{network} {words:?} {class:?}: {error:e}");
         }

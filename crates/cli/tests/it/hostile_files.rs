@@ -17,13 +17,8 @@ const MEMORY: u32 = 2 << 20;
 
 /// What the program says of bad files: its exit code and its errors, with little memory to take.
 fn confined(arguments: &[&str]) -> (i32, String) {
-    confined_to(MEMORY, arguments)
-}
-
-/// The same with this much address space, in KiB.
-fn confined_to(memory: u32, arguments: &[&str]) -> (i32, String) {
     let output = Command::new("sh")
-        .args(["-c", &format!("ulimit -v {memory}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_monosplit")])
+        .args(["-c", &format!("ulimit -v {MEMORY}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_monosplit")])
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
@@ -164,7 +159,7 @@ fn slow_files_that_broke_the_program_are_answered() {
         let folder = ScratchFolder::new();
         for line in commands(network.to_str().unwrap(), input.to_str(), &folder) {
             let line: Vec<&str> = line.iter().map(String::as_str).collect();
-            let (code, said) = confined_to(8_000_000, &line);
+            let (code, said) = confined(&line);
             assert!((0..=2).contains(&code), "{line:?} ends with {code}: {said}");
             assert!(!said.contains("please report"), "{line:?}: {said}");
         }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use crate::json::assert_json;
 use crate::program::succeeds;
 use monosplit::image::Picture;
-use monosplit_testing::ScratchFolder;
+use monosplit_testing::{ScratchFolder, crates_folder};
 
 fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_monosplit"));
@@ -27,18 +27,28 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A folder with a network, a picture and what `demo` leaves there.
-fn demonstrated() -> (ScratchFolder, Output) {
+/// A folder with the networks and pictures that `demo` writes, where it writes them.
+fn staged() -> ScratchFolder {
     let folder = ScratchFolder::new();
-    let output = run(&folder.path(""), &["demo"]);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    (folder, output)
+    std::fs::create_dir(folder.path("demo")).unwrap();
+    let assets = crates_folder().join("monosplit/assets");
+    for (from, to) in [
+        ("pets-small.onnx", "pets-small.onnx"),
+        ("chelsea.png", "chelsea.png"),
+        ("digits.onnx", "digits.onnx"),
+        ("digits/3.png", "3.png"),
+    ] {
+        std::fs::copy(assets.join(from), folder.path("demo").join(to)).unwrap();
+    }
+    folder
 }
 
 #[test]
 fn slow_the_commands_below_the_pictures_of_the_demo_can_be_pasted() {
     let begun = Instant::now();
-    let (folder, output) = demonstrated();
+    let folder = ScratchFolder::new();
+    let output = run(&folder.path(""), &["demo"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
     // About two seconds on a quiet machine, ten where several builds run beside it.
     assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
     let said = text(&output.stdout);
@@ -64,7 +74,7 @@ fn slow_the_commands_below_the_pictures_of_the_demo_can_be_pasted() {
 
 #[test]
 fn the_scores_of_the_split_are_the_differences_of_its_streams() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let line = ["figure", "split", "demo/pets-small.onnx", "demo/chelsea.png", "-o", "f.pdf", "--top", "37"];
     let said = text(&run(&folder.path(""), &line).stdout);
     let mut found = 0;
@@ -125,7 +135,7 @@ fn a_reader_that_has_seen_enough_is_no_failure() {
 
 #[test]
 fn slow_quiet_is_quiet_and_json_is_json() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let (net, cat) = ("demo/pets-small.onnx", "demo/chelsea.png");
     let here = folder.path("");
     let lines: [&[&str]; 14] = [
@@ -189,7 +199,7 @@ fn completions_and_manual_know_every_command() {
 
 #[test]
 fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let here = folder.path("");
     std::fs::create_dir_all(folder.path("user/monosplit")).unwrap();
     folder.write("user/monosplit/config.toml", "alpha = 0.1\n[explain]\nmethod = 'splitgrad'\n");
@@ -238,7 +248,7 @@ fn defaults_come_from_the_folder_and_from_the_user_and_yield_to_the_command_line
 /// A downloaded folder of a network cannot have files of its user overwritten.
 #[test]
 fn the_folder_cannot_choose_where_anything_is_written() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let here = folder.path("");
     let precious = folder.write("precious.txt", "mine");
     let (network, picture) = ("demo/pets-small.onnx", "demo/chelsea.png");
@@ -321,7 +331,7 @@ fn a_mistake_in_the_defaults_keeps_nobody_from_the_help() {
 /// What is named to be read stays as it is, whatever else is asked.
 #[test]
 fn nothing_is_written_over_what_is_read() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let (net, cat) = ("demo/pets-small.onnx", "demo/chelsea.png");
     let here = folder.path("");
     let before = std::fs::read(folder.path("demo/chelsea.png")).unwrap();
@@ -343,7 +353,7 @@ fn nothing_is_written_over_what_is_read() {
 /// The next command reads network and picture in the same way, and can be pasted.
 #[test]
 fn the_next_step_says_again_how_things_are_read() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let net = "demo/pets-small.onnx";
     let here = folder.path("");
     std::fs::create_dir_all(folder.path("my pics")).unwrap();
@@ -357,7 +367,7 @@ fn the_next_step_says_again_how_things_are_read() {
 /// Whenever Ctrl-C is pressed, a file that is there is whole, and there are no others.
 #[test]
 fn slow_an_interrupted_run_leaves_no_half_of_a_file() {
-    let (folder, _) = demonstrated();
+    let folder = staged();
     let here = folder.path("");
     std::fs::create_dir_all(folder.path("photos")).unwrap();
     (0..40).for_each(|i| {

@@ -184,12 +184,10 @@ fn a_file_with_any_byte_changed_is_read_or_refused_in_peace() {
     for file in ["state.pth", "state-legacy.pth", "state.safetensors", "expected/strided.npy"] {
         let whole = bytes(file);
         for at in 0..whole.len() {
-            for value in [0x00, 0x7f, 0xff, whole[at] ^ 1] {
-                let mut changed = whole.clone();
-                changed[at] = value;
-                let _ = Weights::from_bytes(&changed);
-                let _ = npy::read(&changed);
-            }
+            let mut changed = whole.clone();
+            changed[at] = [0x00, 0x7f, 0xff, whole[at] ^ 1][at % 4];
+            let _ = Weights::from_bytes(&changed);
+            let _ = npy::read(&changed);
         }
     }
 }

@@ -115,7 +115,7 @@ fn each_block(count: usize, test: impl Fn(&str, &mut Noise, &Graph)) {
 
 #[test]
 fn the_rewritten_network_nears_the_network_with_the_square_of_the_knots() {
-    each_block(10, |name, noise, graph| {
+    each_block(4, |name, noise, graph| {
         let x = images(noise, graph, 6);
         let exact = scores(graph, &x);
         let size = exact.iter().fold(0.0f64, |m, v| m.max(v.abs()));

@@ -109,7 +109,7 @@ def explained(card, processor, x, method, options, dtype):
     found = ours.attributions
     if not isinstance(found, torch.Tensor) or found.device != x.device:
         return f"came back as {type(found).__name__} on {getattr(found, 'device', 'no device')}", False
-    said, holds = agreement(found, expected.attributions, *((1e-7, 1e-8) if dtype == "float64" else (2e-2, 2e-3)))
+    said, holds = agreement(found, expected.attributions, *((1e-7, 1e-8) if dtype == "float64" else (1e-3, 1e-4)))
     same_class = ours.classes == expected.classes
     return f"{found.dtype} on {found.device}, {said}", holds and same_class and str(found.dtype) == f"torch.{dtype}"
 
@@ -150,7 +150,7 @@ def drop_in(net, exact, x):
     begun = x.detach().double().cpu()
     expected = ms.captum.IntegratedGradients(exact).attribute(begun, target=3, n_steps=16)
     model = ms.from_torch(net, x)
-    said, holds = agreement(found, expected, 2e-2, 2e-3)
+    said, holds = agreement(found, expected, 1e-3, 1e-4)
     device = model._options["device"]
     return f"on {found.device}, computed on {device}, {said}", holds and found.device == x.device and torch.device(device).type == torch.device(DEVICE).type
 
@@ -177,7 +177,7 @@ def layers(card, processor, net, x):
     """A layer by its module on the card."""
     found = card.explain(x, "splitgrad", layer=net[7].conv2, target=3)
     expected = processor.explain(x.cpu(), "splitgrad", layer="7.conv2", target=3)
-    return agreement(found.attributions, expected.attributions, 2e-2, 2e-3)
+    return agreement(found.attributions, expected.attributions, 1e-3, 1e-4)
 
 
 def metrics(card, processor, x):

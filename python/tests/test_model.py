@@ -57,9 +57,9 @@ def test_integrated_gradients_add_up_to_the_gain(model, photograph):
 
 
 def test_every_kind_of_input_gives_the_same(model, photograph, tmp_path):
-    from PIL import Image
     import io
 
+    Image = pytest.importorskip("PIL.Image")
     path = tmp_path / "cat.png"
     path.write_bytes(photograph)
     image = Image.open(io.BytesIO(photograph))
@@ -190,12 +190,18 @@ def test_methods_and_functions_are_measured_alike(model, photograph):
     found = model.evaluate({"by name": "gradcam", "by function": ours}, array, metrics, masks=masks)
     means = found.means()
     assert means["by name"] == pytest.approx(means["by function"], rel=1e-5)
-    assert len(found.to_pandas()) == 2 * len(metrics)
+    assert len(found.rows) == 2 * len(metrics)
     unmasked = model.evaluate(["gradcam"], array, ["attribution-localisation"])
     assert unmasked.rows[0].value is None and "mask" in unmasked.rows[0].reason
     for wrong in (dict(metrics=["no-such-metric"]), dict(methods={"x": lambda images, number: images})):
         with pytest.raises(ValueError):
             model.evaluate(**{"methods": ["gradcam"], "data": array, "metrics": ["sparseness"], **wrong})
+
+
+def test_tables_of_metrics_are_those_of_pandas(model, photograph):
+    pytest.importorskip("pandas")
+    found = model.evaluate(["gradcam"], photograph, ["sparseness"], target=3)
+    assert found.to_pandas()["value"].tolist() == [row.value for row in found.rows]
 
 
 def test_progress_goes_from_nothing_to_everything(model, photograph):

@@ -6,3 +6,5 @@ pub const PRESET: &str = "monosplit.preset";
 pub const SCORES: &str = "monosplit.scores";
 /// Holds the names of a network's classes, one a line.
 pub const CLASSES: &str = "monosplit.classes";
+/// Holds the names of the values that are the scores of `g` and of `h`, separated by a blank.
+pub const STREAMS: &str = "monosplit.streams";

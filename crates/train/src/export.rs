@@ -1,6 +1,6 @@
 //! The trained network as an ordinary graph: parameters are constants, norms use the running statistics.
 
-use monosplit_graph::metadata::{CLASSES, PRESET};
+use monosplit_graph::metadata::{CLASSES, PRESET, STREAMS};
 use monosplit_graph::{Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
 
 use crate::network::{NetworkSpec, Norm, Parameter, ParameterSource};
@@ -11,8 +11,6 @@ use crate::step::EPSILON;
 
 /// The metadata key of the restriction of a network.
 pub const RESTRICTION: &str = "monosplit.restriction";
-/// The metadata key of the names of the values that hold the scores of `g` and of `h`, separated by a blank.
-pub const STREAMS: &str = "monosplit.streams";
 
 /// Parameters and statistics of a finished training.
 struct TrainedParameters<'a> {

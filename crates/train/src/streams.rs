@@ -2,8 +2,9 @@
 
 use monosplit_graph::{Error, Graph, NodeId, Result};
 
-use crate::export::{RESTRICTION, STREAMS};
+use crate::export::RESTRICTION;
 use crate::restriction::Restriction;
+use monosplit_graph::metadata::STREAMS;
 
 /// The restriction of a network, from its metadata; `None` if there is none.
 pub fn restriction_of(network: &Graph) -> Result<Option<Restriction>> {

@@ -5,6 +5,7 @@ mod boxes;
 
 use monosplit_engine::{CompileOptions, Engine, Precision, Program};
 use monosplit_explain::{BoxBounds, EnclosedBoxes, InputBoxes, StreamBounds, StreamRanges, class_scores};
+use monosplit_graph::metadata::STREAMS;
 use monosplit_graph::op::Binary;
 use monosplit_graph::{Error, Graph, Node, NodeId, Noise, Op, Result, Tensor};
 
@@ -12,8 +13,6 @@ use crate::model::{ChannelOrder, Model};
 
 use boxes::Patch;
 
-/// The metadata key of the names of `g` and `h`, that of `monosplit_train::STREAMS`.
-const STREAMS: &str = "monosplit.streams";
 /// How many margins are bounded at once before it is asked whether the class can still be certified.
 const RIVALS_AT_ONCE: usize = 16;
 /// The most classes of which all margins get a linear bound, whether they need one or not.

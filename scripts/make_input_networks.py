@@ -164,6 +164,42 @@ def other_types():
     np.save(FOLDER / "roots.x.npy", np.zeros((1, 3, HEIGHT, WIDTH), np.float32))
 
 
+def pooled_tokens(held, product):
+    """Positions in the batch as both exporters of PyTorch write them: the row of the last token of every sample, from the flattened
+    batch and by pairs of indices, and the elements of a mask that differs from sample to sample."""
+    node, integer = helper.make_node, TensorProto.INT64
+    held = held | {"zero": np.int64(0), "one": np.int64(1), "last": np.int64(49), "first": np.array([0]), "second": np.array([1]),
+                   "third": np.array([2]), "end": np.array([-1]), "places": np.arange(7).reshape(1, 7), "row": np.array([-1, 4]),
+                   "none": np.float32(0)}
+    nodes = [
+        node("Gather", ["table", "ids"], ["rows"], name="embedding"),
+        node("Equal", ["ids", "last"], ["is_last"]), node("Cast", ["is_last"], ["whole"], to=TensorProto.INT32),
+        node("ArgMax", ["whole"], ["position"], axis=-1, keepdims=0),
+        node("Shape", ["ids"], ["shape"]), node("Gather", ["shape", "zero"], ["samples"]), node("Range", ["zero", "samples", "one"], ["batch"]),
+        # From the flattened batch.
+        node("Gather", ["shape", "second"], ["tokens"]), node("Mul", ["batch", "tokens"], ["starts"]),
+        node("Add", ["position", "starts"], ["flat_positions"]), node("Reshape", ["rows", "row"], ["flat"]),
+        node("Gather", ["flat", "flat_positions"], ["one_row"]),
+        # By pairs of indices.
+        node("Unsqueeze", ["batch", "end"], ["batch_column"]), node("Unsqueeze", ["position", "end"], ["column"]),
+        node("Concat", ["batch_column", "column"], ["pairs"], axis=-1), node("GatherND", ["rows", "pairs"], ["same_row"]),
+        # The elements of the mask, broadcast to one shape for it.
+        node("Max", ["batch_column", "places"], ["largest"]), node("Shape", ["largest"], ["all"]),
+        node("Expand", ["batch_column", "all"], ["batches"]), node("Expand", ["places", "all"], ["everywhere"]),
+        node("Unsqueeze", ["batches", "end"], ["batches_column"]), node("Unsqueeze", ["everywhere", "end"], ["places_column"]),
+        node("Concat", ["batches_column", "places_column"], ["addresses"], axis=-1),
+        node("GatherND", ["is_last", "addresses"], ["mask"]), node("Cast", ["mask"], ["weights"], to=TensorProto.FLOAT),
+        node("Unsqueeze", ["weights", "end"], ["weights_column"]), node("Mul", ["rows", "weights_column"], ["masked"]),
+        node("ReduceMax", ["masked"], ["largest_row"], axes=[1], keepdims=0),
+        node("IsNaN", ["largest_row"], ["undefined"]), node("Where", ["undefined", "none", "largest_row"], ["kept"]),
+        node("Mul", ["one_row", "same_row"], ["squared"]), node("Add", ["squared", "kept"], ["h"]), product,
+    ]
+    save("pooled_tokens", nodes, [("ids", integer, ["n", 7])], [("y", ["n", 3])], held)
+    ids = np.random.default_rng(9).integers(0, 49, (3, 7))
+    ids[0, 2] = ids[1, 6] = ids[2, 0] = ids[2, 5] = 49
+    keep("pooled_tokens", ids, input="ids")
+
+
 def odd_networks():
     random = np.random.default_rng(4)
     dense = {"w": random.standard_normal((4, 3)).astype(np.float32)}
@@ -179,6 +215,7 @@ def odd_networks():
                helper.make_node("ReduceMean", ["rows"], ["h"], name="mean", axes=[1], keepdims=0), product]
     save("tokens", look_up, [("ids", TensorProto.INT64, ["n", 7])], scores, table)
     keep("tokens", random.integers(0, 50, (2, 7)), input="ids")
+    pooled_tokens(table, product)
     save("mixed_types", [relu, product], [("x", real, ["n", 4])], scores, {"w": dense["w"].astype(np.float64)}, check=False)
     save("open_sizes", classifier("x"), [("x", real, ["n", 3, "height", "width"])], [("logits", ["n", CLASSES])], weights(5))
 

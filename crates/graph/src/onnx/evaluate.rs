@@ -1,6 +1,7 @@
 //! Nodes that are computed while the file is read, because all their operands are known: shape arithmetic, masks, axes
 //! and bounds. Operations on large weights become nodes of the graph instead.
 
+use super::batch_positions;
 use super::call::{self, Call};
 use super::elements;
 use super::evaluate_arithmetic as arithmetic;
@@ -11,10 +12,9 @@ use super::import_select::{parts_of, slices};
 use super::import_shape::{flattened, reshaped, squeezed, unsqueezed};
 use super::static_array::{self, Elements, StaticArray};
 use super::symbolic_int::SymbolicInt;
-use super::value::{Content, Known, Ramp, Value};
+use super::value::{Content, Known, Value};
 use crate::element::Element;
 use crate::error::{Error, Result};
-use crate::op::Binary;
 use crate::shape::{Dim, Shape};
 use crate::tensor::Kind;
 
@@ -23,6 +23,9 @@ const MAX_FLOATS: usize = 1 << 16;
 
 /// The values a node produces, if they can be computed now.
 pub(crate) fn evaluate(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Value>>> {
+    if let Some(value) = batch_positions::counted(importer, call)? {
+        return Ok(Some(vec![value]));
+    }
     let array = match call.op() {
         "Constant" => return constant(importer, call).map(|value| Some(vec![value])),
         "Shape" => shape(importer, call)?,
@@ -49,6 +52,7 @@ pub(crate) fn value_shape(importer: &Importer, value: &Value) -> Shape {
         Value::Node(id) => importer.shape(*id),
         Value::Known(known) => known.shape(),
         Value::Quantised(quantised) => importer.shape(quantised.real),
+        Value::Positions(positions) => positions.shape(importer),
         Value::Sequence(_) | Value::Unknown => Shape::default(),
     }
 }
@@ -58,7 +62,7 @@ pub(crate) fn like(importer: &Importer, call: &Call) -> Result<Element> {
     let kind = match call.input(1)? {
         Value::Node(id) => importer.graph.node(*id).kind,
         Value::Known(known) => known.kind(),
-        Value::Quantised(_) => Kind::Int,
+        Value::Quantised(_) | Value::Positions(_) => Kind::Int,
         Value::Sequence(_) | Value::Unknown => Kind::Float,
     };
     Ok(call.element(1).unwrap_or(match kind {
@@ -110,9 +114,6 @@ fn evaluate_known(importer: &mut Importer, call: &Call) -> Result<Option<Vec<Val
     if matches!(call.op(), "Identity") {
         return Ok(Some(vec![call.input(0)?.clone()]));
     }
-    if let Some(ramp) = ramp(call) {
-        return Ok(Some(vec![Value::known("", Content::Ramp(ramp))]));
-    }
     let only_here = matches!(call.op(), "ScatterND" | "Trilu" | "Range" | "NonZero" | "Mod" | "CumSum");
     let known = || (0..call.inputs.len()).filter_map(|index| call.known(index));
     let floats: usize = known().filter(|k| k.kind() == Kind::Float).map(Known::len).sum();
@@ -151,6 +152,7 @@ fn compute(call: &Call, arrays: &[Option<StaticArray>]) -> Result<Option<Vec<Sta
         "Transpose" => one(permutation(call, x()?.shape.len()).and_then(|axes| x()?.transposed(&axes))),
         "Concat" => one(concat(call, arrays)),
         "Gather" => one(gather(call, arrays)),
+        "GatherElements" => one(gather_elements(call, arrays)),
         "Slice" => one(slice(call, x()?)),
         "Split" => split(call, x()?).map(Some),
         "Expand" => expand(call, x()?),
@@ -190,6 +192,35 @@ fn gather(call: &Call, arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
     let positions =
         positions.ok_or_else(|| Error::shape(format!("an index is outside an axis of {length}")))?;
     x.taken(axis, &positions, &indices.shape)
+}
+
+/// `GatherElements`: along the axis each index picks its element, on the others elements stay where they are.
+fn gather_elements(call: &Call, arrays: &[Option<StaticArray>]) -> Result<StaticArray> {
+    let [Some(x), Some(indices)] = arrays else {
+        return Err(Error::malformed("GatherElements reads two values"));
+    };
+    let axis = call::axis(call.int("axis", 0)?, x.shape.len())?;
+    let fits = x.shape.len() == indices.shape.len()
+        && (0..x.shape.len()).all(|other| other == axis || indices.shape[other] <= x.shape[other]);
+    if !fits {
+        let (found, shape) = (&indices.shape, &x.shape);
+        return Err(Error::shape(format!(
+            "indices of shape {found:?} do not fit a value of shape {shape:?}"
+        )));
+    }
+    let (own, length) = (static_array::strides(&x.shape), x.shape[axis] as i64);
+    let along: Vec<usize> =
+        own.iter().enumerate().map(|(at, &stride)| if at == axis { 0 } else { stride }).collect();
+    let position = |(start, index): (usize, &SymbolicInt)| {
+        let index = index.known()?;
+        let index = usize::try_from(if index < 0 { index.checked_add(length)? } else { index }).ok()?;
+        (index < x.shape[axis]).then_some(start + index * own[axis])
+    };
+    let starts = static_array::walk(&indices.shape, &along);
+    let positions: Option<Vec<usize>> = starts.into_iter().zip(indices.as_ints()?).map(position).collect();
+    let positions =
+        positions.ok_or_else(|| Error::shape(format!("an index is outside an axis of {length}")))?;
+    x.select(indices.shape.clone(), &positions)
 }
 
 fn slice(call: &Call, x: &StaticArray) -> Result<StaticArray> {
@@ -327,66 +358,4 @@ fn nonzero(x: &StaticArray) -> Result<StaticArray> {
     let elements =
         (0..rank).flat_map(|axis| found.iter().map(move |&i| (axis, i))).map(|(a, i)| coordinate(a, i));
     StaticArray::new(vec![rank, found.len()], Elements::Int(elements.collect()))
-}
-
-/// Positions within the batch, as exporters compute them to gather from a flattened batch.
-fn ramp(call: &Call) -> Option<Ramp> {
-    let content = |i: usize| call.known(i).map(|k| &k.content);
-    match call.op() {
-        "Range" => {
-            let ints: Vec<SymbolicInt> = (0..3)
-                .map(|i| call.known(i)?.array()?.as_ints().ok()?.first().copied())
-                .collect::<Option<_>>()?;
-            let counts_the_batch = ints[0].known() == Some(0)
-                && ints[1] == SymbolicInt { fixed: 0, batch: 1 }
-                && ints[2].known() == Some(1);
-            counts_the_batch.then(|| Ramp { stride: 1, base: StaticArray::int(0.into()) })
-        }
-        "Mul" => match (content(0)?, content(1)?) {
-            (Content::Ramp(ramp), _) => ramp.times(single(call, 1)?),
-            (_, Content::Ramp(ramp)) => ramp.times(single(call, 0)?),
-            _ => None,
-        },
-        "Add" => match (content(0)?, content(1)?) {
-            (Content::Ramp(ramp), _) => shifted(ramp, &call.known(1)?.array()?),
-            (_, Content::Ramp(ramp)) => shifted(ramp, &call.known(0)?.array()?),
-            _ => None,
-        },
-        "Unsqueeze" | "Reshape" => {
-            let Content::Ramp(ramp) = content(0)? else { return None };
-            let full = Shape::batched(&ramp.base.shape);
-            let shape =
-                if call.op() == "Reshape" { reshaped(call, &full) } else { unsqueezed(call, &full) }.ok()?;
-            let (Dim::Batch(1), rest) = shape.dims().split_first()? else { return None };
-            let rest = rest.iter().map(|d| d.fixed()).collect::<Option<Vec<_>>>()?;
-            Some(Ramp { stride: ramp.stride, base: ramp.base.reshaped(rest).ok()? })
-        }
-        "Cast" => match content(0)? {
-            Content::Ramp(ramp) => {
-                let to = elements::element(call.int("to", 1).ok()?).ok()?;
-                (to.kind() == Kind::Int).then(|| ramp.clone())
-            }
-            _ => None,
-        },
-        _ => None,
-    }
-}
-
-fn single(call: &Call, index: usize) -> Option<i64> {
-    let array = call.known(index)?.array()?;
-    match array.as_ints().ok()? {
-        [only] => only.known(),
-        _ => None,
-    }
-}
-
-fn shifted(ramp: &Ramp, by: &StaticArray) -> Option<Ramp> {
-    let rank = ramp.base.shape.len() + 1;
-    let rest = match by.shape.len() {
-        n if n == rank && by.shape[0] == 1 => by.reshaped(by.shape[1..].to_vec()).ok()?,
-        n if n < rank => by.clone(),
-        _ => return None,
-    };
-    let base = arithmetic::binary(Binary::Add, &ramp.base, &rest).ok().flatten()?;
-    (base.shape.len() + 1 == rank).then_some(Ramp { stride: ramp.stride, base })
 }

@@ -21,7 +21,7 @@ use super::remark::{Notes, Remark};
 use super::schema;
 use super::value::{Content, Known, Value};
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 use crate::file::FileBytes;
 use crate::graph::{Graph, Label, NodeId};
 use crate::op::Op;
@@ -487,6 +487,7 @@ impl<'m> Importer<'m> {
             Value::Node(id) => Ok(*id),
             Value::Known(known) => self.constant_of(known),
             Value::Quantised(quantised) => integers(self, quantised),
+            Value::Positions(_) => Err(batch_position("positions in the batch")),
             Value::Sequence(_) => Err(Error::unsupported("reads a sequence where one value is expected")),
             Value::Unknown => Err(Error::unsupported("reads a value that could not be read")),
         }
@@ -497,10 +498,7 @@ impl<'m> Importer<'m> {
             return Ok(id);
         }
         let Content::Tensor(tensor) = &known.content else {
-            return Err(Error::unsupported(format!(
-                "computes with the batch size itself ('{}'), which only shapes may depend on",
-                known.name
-            )));
+            return Err(batch_position(&format!("'{}'", known.name)));
         };
         let label = Label { tensor: known.name.clone(), ..Label::default() };
         let id = self.graph.named_constant(label, tensor.clone());
@@ -519,6 +517,13 @@ impl<'m> Importer<'m> {
         let present = (0..count).take_while(|&i| call.optional(i).is_some()).count();
         (0..present).map(|i| self.operand(call, i)).collect()
     }
+}
+
+fn batch_position(what: &str) -> Error {
+    Error::unsupported(format!(
+        "computes with the batch size itself ({what}), which only shapes and the indices of gathers may depend on"
+    ))
+    .hint(Hint::FIXED_BATCH)
 }
 
 fn unknown(call: &Call) -> Vec<Value> {

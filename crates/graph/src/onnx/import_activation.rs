@@ -4,6 +4,7 @@ use super::call::{self, Call};
 use super::import::Importer;
 use super::value::Value;
 use crate::error::{Error, Result};
+use crate::graph::NodeId;
 use crate::op::{Binary, Op, Unary};
 use crate::shape::{Dim, Shape};
 use crate::tensor::{Kind, Tensor};
@@ -13,6 +14,36 @@ pub(crate) fn unary(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> 
         .ok_or_else(|| Error::unsupported(format!("the op {} is not supported", call.op())))?;
     let x = importer.operand(call, 0)?;
     importer.one(Op::Unary(exact(function)), &[x])
+}
+
+/// `IsNaN`: what does not equal itself.
+pub(crate) fn is_undefined(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let equal = importer.add(Op::Binary(Binary::Equal), &[x, x])?;
+    importer.one(Op::Unary(Unary::Not), &[equal])
+}
+
+/// `IsInf`, of one sign or both.
+pub(crate) fn is_infinite(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let mut equal = |x: NodeId, value: f32| {
+        let value = importer.constant(Tensor::scalar(value));
+        importer.add(Op::Binary(Binary::Equal), &[x, value])
+    };
+    let found = match (call.flag("detect_positive", true)?, call.flag("detect_negative", true)?) {
+        (true, true) => {
+            let (above, below) = (equal(x, f32::INFINITY)?, equal(x, f32::NEG_INFINITY)?);
+            importer.add(Op::Binary(Binary::Or), &[above, below])?
+        }
+        (true, false) => equal(x, f32::INFINITY)?,
+        (false, true) => equal(x, f32::NEG_INFINITY)?,
+        (false, false) => {
+            let equal = importer.add(Op::Binary(Binary::Equal), &[x, x])?;
+            let other = importer.add(Op::Unary(Unary::Not), &[equal])?;
+            importer.add(Op::Binary(Binary::And), &[equal, other])?
+        }
+    };
+    Ok(vec![Value::Node(found)])
 }
 
 /// Constants that exporters round to single precision, as they were meant.

@@ -4,9 +4,9 @@ use super::call::Call;
 use super::import::Importer;
 use super::value::Value;
 use crate::error::{Error, Result};
-use crate::op::{Binary, Op};
+use crate::op::{Binary, Op, Unary};
 use crate::shape::{Dim, Shape};
-use crate::tensor::Tensor;
+use crate::tensor::{Kind, Tensor};
 
 fn function(name: &str) -> Result<Binary> {
     let pairwise = match name {
@@ -31,6 +31,23 @@ pub(crate) fn binary(importer: &mut Importer, call: &Call) -> Result<Vec<Value>>
         )));
     }
     importer.one(Op::Binary(function(call.op())?), &[a, b])
+}
+
+/// `Mod` of integers by a positive constant: what is left lies from 0 up to it.
+pub(crate) fn modulo(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
+    let x = importer.operand(call, 0)?;
+    let divisor = match importer.graph.node(x).kind {
+        Kind::Int if !call.flag("fmod", false)? => call.int_list(1, "divisor")?,
+        _ => None,
+    };
+    match divisor.as_deref() {
+        Some(&[divisor]) if divisor > 0 => {
+            importer.one(Op::Unary(Unary::Wrap { min: 0.0, max: (divisor - 1) as f64 }), &[x])
+        }
+        _ => Err(Error::unsupported(
+            "Mod of what depends on the input is supported for integers by one positive constant (fmod 0)",
+        )),
+    }
 }
 
 /// Sum, Mean, Max and Min of any number of values, pair by pair.

@@ -1,11 +1,11 @@
 //! Ops that take part of a value: slices, splits and gathers.
 
 use super::call::{self, Call, sorted_axes};
-use super::evaluate::{nd_positions, triangle};
+use super::evaluate::triangle;
 use super::import::Importer;
 use super::static_array::checked_count;
 use super::symbolic_int::SymbolicInt;
-use super::value::{Content, Known, Ramp, Value};
+use super::value::Value;
 use crate::error::{Error, Result};
 use crate::graph::NodeId;
 use crate::op::Op;
@@ -199,76 +199,6 @@ pub(crate) fn sequence_at(_: &mut Importer, call: &Call) -> Result<Vec<Value>> {
     };
     let index = call.int_list(1, "position")?.and_then(|v| v.first().copied()).unwrap_or(0);
     Ok(vec![values[call::axis(index, values.len())?].clone()])
-}
-
-pub(crate) fn gather(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
-    let x = importer.operand(call, 0)?;
-    let shape = importer.shape(x);
-    let axis = call::axis(call.int("axis", 0)?, shape.rank())?;
-    if let Some(Known { content: Content::Ramp(ramp), .. }) = call.known(1) {
-        return gather_ramp(importer, x, &shape, axis, ramp);
-    }
-    let indices = importer.operand(call, 1)?;
-    if let (Some(length), Some(tensor)) = (shape.fixed_at(axis), importer.graph.constant_value(indices)) {
-        let within = |&i: &i64| i < length as i64 && i >= -(length as i64);
-        if let Some(bad) = tensor.to_i64().and_then(|v| v.iter().copied().find(|i| !within(i))) {
-            return Err(Error::shape(format!("the index {bad} is outside axis {axis} of {shape}")));
-        }
-    }
-    importer.one(Op::Gather { axis }, &[x, indices])
-}
-
-/// Indices `stride·n + base` into a flattened batch of `stride` elements each pick `base` of every sample.
-fn gather_ramp(
-    importer: &mut Importer,
-    x: NodeId,
-    shape: &Shape,
-    axis: usize,
-    ramp: &Ramp,
-) -> Result<Vec<Value>> {
-    let stride = usize::try_from(ramp.stride).ok().filter(|&s| s > 0);
-    let flat = (axis, shape.dims()) == (0, &[Dim::Batch(stride.unwrap_or(0))]);
-    let base = ramp.base.tensor();
-    let (Some(stride), Some(base), true) = (stride, base, flat) else {
-        return Err(Error::unsupported("gathers across the batch, which must stay apart"));
-    };
-    let result = Shape::batched(base.shape());
-    let positions = base.to_i64().unwrap_or_else(|| Vec::new().into());
-    if positions.iter().any(|&p| p < 0 || p >= stride as i64) {
-        return Err(Error::unsupported("gathers across the batch, which must stay apart"));
-    }
-    let in_order = positions.len() == stride && positions.iter().enumerate().all(|(i, &p)| p == i as i64);
-    if in_order {
-        return importer.one(Op::Reshape { shape: result }, &[x]);
-    }
-    let rows = importer.add(Op::Reshape { shape: Shape::batched(&[stride]) }, &[x])?;
-    let indices = importer.constant(Tensor::vector(positions.to_vec()));
-    let taken = importer.add(Op::Gather { axis: 1 }, &[rows, indices])?;
-    importer.one(Op::Reshape { shape: result }, &[taken])
-}
-
-/// `GatherND` with constant indices: a gather over the addressed axes taken as one.
-pub(crate) fn gather_nd(importer: &mut Importer, call: &Call) -> Result<Vec<Value>> {
-    if call.int("batch_dims", 0)? != 0 {
-        return Err(Error::unsupported("GatherND with batch_dims is not supported"));
-    }
-    let x = importer.operand(call, 0)?;
-    let shape = importer.shape(x);
-    let indices = call.array(1, "indices")?.ok_or_else(|| Error::malformed("GatherND has no indices"))?;
-    let depth = indices.shape.last().copied().filter(|&d| d > 0 && d <= shape.rank());
-    let depth = depth.ok_or_else(|| Error::shape(format!("the indices of GatherND do not fit {shape}")))?;
-    let leading: Option<Vec<usize>> = shape.dims()[..depth].iter().map(|d| d.fixed()).collect();
-    let leading = leading.ok_or_else(|| Error::unsupported("GatherND across the batch is not supported"))?;
-    let positions: Vec<i64> = nd_positions(&leading, &indices)?.into_iter().map(|p| p as i64).collect();
-    let flat = crate::tensor::element_count(&leading).ok_or_else(|| {
-        Error::shape(format!("the shape {leading:?} has more elements than can be addressed"))
-    })?;
-    let rest = &shape.dims()[depth..];
-    let rows = Shape::new([&[Dim::Fixed(flat)], rest].concat());
-    let rows = importer.add(Op::Reshape { shape: rows }, &[x])?;
-    let outer = indices.shape[..indices.shape.len() - 1].to_vec();
-    let indices = importer.constant(Tensor::new(outer, positions)?);
-    importer.one(Op::Gather { axis: 0 }, &[rows, indices])
 }
 
 /// `Trilu`: one triangle of every matrix, zero elsewhere.

@@ -122,7 +122,8 @@ pub(crate) fn unsqueeze(importer: &mut Importer, call: &Call) -> Result<Vec<Valu
     relaid(importer, call, unsqueezed)
 }
 
-fn stated_shape(call: &Call, index: usize) -> Result<Shape> {
+/// The shape that an input states.
+pub(crate) fn stated_shape(call: &Call, index: usize) -> Result<Shape> {
     let extents = call
         .extents(index, "shape")?
         .ok_or_else(|| Error::malformed(format!("{} has no shape", call.op())))?;

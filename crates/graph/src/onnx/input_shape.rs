@@ -16,7 +16,8 @@ pub struct ImportOptions {
 }
 
 impl ImportOptions {
-    /// The shape of the only input: without the batch axis (`3,224,224`), or with it to fix the batch size.
+    /// The shape of the only input: without the batch axis (`3,224,224`), or with it to fix the batch size. Of several inputs it
+    /// is that of each that leaves lengths open which it fits.
     #[must_use]
     pub fn input_shape(mut self, lengths: impl Into<Vec<usize>>) -> Self {
         self.only = Some(lengths.into());
@@ -54,18 +55,38 @@ impl ImportOptions {
         if let Some((name, _)) = self.named.iter().find(|(name, _)| inputs.iter().all(|i| i.name != *name)) {
             return Err(Error::argument(format!("there is no input '{name}'; the inputs are {}", names())));
         }
-        if self.only.is_some() && inputs.len() != 1 {
-            let message = format!("a shape was given for the only input, but the inputs are {}", names());
-            return Err(Error::argument(message));
+        let fits = |info: &&ValueInfoProto| self.fitting(info, inputs.len() == 1).is_some();
+        if let Some(lengths) = self.only.as_ref().filter(|_| !inputs.iter().any(fits)) {
+            return Err(Error::argument(format!(
+                "the shape {lengths:?} fits no input that leaves lengths open; the inputs are {}; give the shape of one by its \
+                 name",
+                names()
+            )));
         }
         Ok(())
+    }
+
+    /// The shape that was given for all inputs, if it is that of this one.
+    fn fitting(&self, info: &ValueInfoProto, is_only: bool) -> Option<&Vec<usize>> {
+        let lengths = self.only.as_ref()?;
+        let dims = info.tensor().and_then(|tensor| tensor.shape.as_ref()).map(|shape| &shape.dims[..]);
+        let fits = |dims: &[DimensionProto]| {
+            let rest = dims.get(dims.len().checked_sub(lengths.len())?..)?;
+            let open = |dim: &DimensionProto| !matches!(dim.length, Some(DimProto::Value(1..)));
+            let same = rest.iter().zip(lengths).all(|(dim, &length)| {
+                open(dim)
+                    || matches!(dim.length, Some(DimProto::Value(own)) if usize::try_from(own) == Ok(length))
+            });
+            Some(same && dims.len() <= lengths.len() + 1 && dims.iter().skip(1).any(open))
+        };
+        (is_only || dims.is_some_and(|dims| fits(dims) == Some(true))).then_some(lengths)
     }
 
     /// The shape of an input.
     pub(crate) fn shape_of(&self, info: &ValueInfoProto, is_only: bool) -> Result<Shape> {
         let tensor = info.tensor().ok_or_else(|| Error::unsupported("the input is not a tensor"))?;
         let named = self.named.iter().find(|(name, _)| *name == info.name).map(|(_, lengths)| lengths);
-        let given = named.or(self.only.as_ref().filter(|_| is_only));
+        let given = named.or(self.fitting(info, is_only));
         match (&tensor.shape, given) {
             (None, None) => {
                 Err(Error::unsupported(format!("the shape of input '{}' is not in the file", info.name))
@@ -75,9 +96,8 @@ impl ImportOptions {
             (Some(declared), given) => {
                 let dims = &declared.dims;
                 let resolved = resolve(&info.name, dims, given.map(Vec::as_slice));
-                // A shape can be given for a single input only.
                 let shape = resolved.map_err(|error| match error.kind() {
-                    ErrorKind::Unsupported if is_only => error.hint(example(dims)),
+                    ErrorKind::Unsupported => error.hint(example(dims, (!is_only).then_some(&*info.name))),
                     _ => error,
                 })?;
                 let any = self.any_samples && shape.rank() > 0 && !self.keeps(&info.name);
@@ -127,8 +147,9 @@ fn not_fixed(name: &str, axis: usize, dim: Option<&DimProto>) -> Error {
     Error::unsupported(format!("axis {axis}{symbol} of input '{name}' is not fixed"))
 }
 
-/// The hint to give a shape, with one that fits what is fixed: usual sizes stand where it is open.
-fn example(dims: &[DimensionProto]) -> Hint {
+/// The hint to give a shape, with one that fits what is fixed: usual sizes stand where it is open. Of several inputs it is that of
+/// the input `name`.
+fn example(dims: &[DimensionProto], name: Option<&str>) -> Hint {
     let usual = match dims.len() {
         4 => 224,
         5 => 16,
@@ -146,7 +167,8 @@ fn example(dims: &[DimensionProto]) -> Hint {
     {
         lengths[0] = "3".to_owned();
     }
-    Hint::INPUT_SHAPE.about(lengths.join(","))
+    let lengths = lengths.join(",");
+    Hint::INPUT_SHAPE.about(name.map_or_else(|| lengths.clone(), |name| format!("{name}={lengths}")))
 }
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ impl Importer<'_> {
             match value {
                 Value::Node(id) => outputs.entry(*id).or_insert(index),
                 Value::Quantised(quantised) => outputs.entry(quantised.real).or_insert(index),
-                Value::Known(_) | Value::Sequence(_) | Value::Unknown => continue,
+                Value::Known(_) | Value::Positions(_) | Value::Sequence(_) | Value::Unknown => continue,
             };
         }
         let count = self.graph.len() - first;

@@ -2,6 +2,7 @@
 //! and leaves a graph in which everything ONNX decides at run time is decided; writing turns any graph into a
 //! file other tools run.
 
+mod batch_positions;
 mod call;
 mod compaction;
 mod declared_value;
@@ -25,6 +26,7 @@ mod import_activation;
 mod import_arithmetic;
 mod import_attention;
 mod import_conv;
+mod import_gather;
 mod import_layout;
 mod import_matrix;
 mod import_normalisation;

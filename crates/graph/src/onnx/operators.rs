@@ -10,6 +10,7 @@ use super::import_activation as activation;
 use super::import_arithmetic as arithmetic;
 use super::import_attention as attention;
 use super::import_conv as conv;
+use super::import_gather as gather;
 use super::import_layout as layout;
 use super::import_matrix as matrix;
 use super::import_normalisation as normalisation;
@@ -67,8 +68,9 @@ static OPERATORS: &[Operator] = &[
     op("Expand", shape::expand, ""),
     op("Flatten", shape::flatten, ""),
     op("GRU", recurrent::recurrent, RECURRENT),
-    op("Gather", select::gather, ""),
-    op("GatherND", select::gather_nd, "constant indices"),
+    op("Gather", gather::gather, ""),
+    op("GatherElements", gather::gather_elements, "not across the batch"),
+    op("GatherND", gather::gather_nd, "not across the batch"),
     op("Gelu", activation::gelu, ""),
     op("Gemm", matrix::gemm, ""),
     op("GlobalAveragePool", pool::global_pool, ""),
@@ -77,6 +79,8 @@ static OPERATORS: &[Operator] = &[
     op("Identity", layout::identity, ""),
     op("If", branch, "constant condition"),
     op("InstanceNormalization", normalisation::instance_norm, ""),
+    op("IsInf", activation::is_infinite, ""),
+    op("IsNaN", activation::is_undefined, ""),
     op("LRN", normalisation::local_response_norm, ""),
     op("LSTM", recurrent::recurrent, RECURRENT),
     op("LayerNormalization", normalisation::layer_norm, ""),
@@ -89,7 +93,7 @@ static OPERATORS: &[Operator] = &[
     op("MaxPool", pool::max_pool, "without indices"),
     op("Mean", arithmetic::variadic, ""),
     op("Min", arithmetic::variadic, ""),
-    op("Mod", known_only, KNOWN_ONLY),
+    op("Mod", arithmetic::modulo, "of integers, by a constant"),
     op("NonZero", known_only, KNOWN_ONLY),
     op("PRelu", arithmetic::prelu, ""),
     op("Pad", layout::pad, ""),

@@ -4,8 +4,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
+use super::batch_positions::{Positions, Ramp};
 use super::static_array::StaticArray;
-use super::symbolic_int::SymbolicInt;
 use crate::graph::NodeId;
 use crate::shape::Shape;
 use crate::tensor::{Kind, Tensor};
@@ -17,6 +17,8 @@ pub(crate) enum Value {
     Known(Rc<Known>),
     /// Integers that stand for real numbers.
     Quantised(Rc<Quantised>),
+    /// Integers that count the batch, among them some that are only known when the graph is run.
+    Positions(Rc<Positions>),
     /// Several values under one name.
     Sequence(Rc<Vec<Value>>),
     /// Could not be read; only where an import report is made.
@@ -57,15 +59,8 @@ pub(crate) enum Content {
     Symbolic(StaticArray),
     /// `stride·n + base` for every `n` of a leading batch axis.
     Ramp(Ramp),
-}
-
-/// Integers that grow with the position in the batch.
-#[derive(Clone, Debug)]
-pub(crate) struct Ramp {
-    /// Growth from one element of the batch to the next.
-    pub(crate) stride: i64,
-    /// The integers of the first element of the batch.
-    pub(crate) base: StaticArray,
+    /// Integers that contain the position in the batch, of which only the shape is known.
+    Shaped(Shape),
 }
 
 impl Value {
@@ -97,7 +92,7 @@ impl Known {
         match &self.content {
             Content::Tensor(tensor) => StaticArray::of(tensor),
             Content::Symbolic(array) => Some(array.clone()),
-            Content::Ramp(_) => None,
+            Content::Ramp(_) | Content::Shaped(_) => None,
         }
     }
 
@@ -105,7 +100,7 @@ impl Known {
     pub(crate) fn kind(&self) -> Kind {
         match &self.content {
             Content::Tensor(tensor) => tensor.kind(),
-            Content::Symbolic(_) | Content::Ramp(_) => Kind::Int,
+            Content::Symbolic(_) | Content::Ramp(_) | Content::Shaped(_) => Kind::Int,
         }
     }
 
@@ -115,6 +110,7 @@ impl Known {
             Content::Tensor(tensor) => tensor.len(),
             Content::Symbolic(array) => array.elements.len(),
             Content::Ramp(ramp) => ramp.base.elements.len(),
+            Content::Shaped(_) => 0,
         }
     }
 
@@ -124,18 +120,7 @@ impl Known {
             Content::Tensor(tensor) => Shape::fixed(tensor.shape()),
             Content::Symbolic(array) => Shape::fixed(&array.shape),
             Content::Ramp(ramp) => Shape::batched(&ramp.base.shape),
+            Content::Shaped(shape) => shape.clone(),
         }
-    }
-}
-
-impl Ramp {
-    /// Multiplied by a number.
-    pub(crate) fn times(&self, factor: i64) -> Option<Ramp> {
-        let scaled = |e: &SymbolicInt| e.times(factor.into());
-        let base = self.base.as_ints().ok()?.iter().map(scaled).collect::<Option<Vec<_>>>()?;
-        Some(Ramp {
-            stride: self.stride.checked_mul(factor)?,
-            base: StaticArray::new(self.base.shape.clone(), super::static_array::Elements::Int(base)).ok()?,
-        })
     }
 }

@@ -10,7 +10,7 @@ use crate::channels::ChannelAxes;
 use crate::method::DefaultLayer;
 use crate::patch_grid::Grid;
 use crate::score_dependence::score_dependence;
-use crate::target::is_choice;
+use crate::target::{is_choice, is_target_score};
 
 /// By how much the two sides of a position may differ, as a factor. Borders that convolutions leave out make some difference;
 /// tokens of windows beside windows, `[N, windows, tokens, C]`, make a larger one.
@@ -113,6 +113,8 @@ struct FeatureMaps<'g> {
     /// Values with positions of which all reach the class scores, and that lie on every path from the image to them: dominators of the
     /// class scores.
     dominators: Vec<NodeId>,
+    /// Whether the score is a target's.
+    of_target: bool,
 }
 
 impl<'g> FeatureMaps<'g> {
@@ -123,7 +125,8 @@ impl<'g> FeatureMaps<'g> {
             read.iter().zip(below).map(|(read, below)| read.is_some() && below).collect();
         let axes = ChannelAxes::new(graph, image);
         let readers = graph.readers();
-        let mut maps = FeatureMaps { graph, image, between, axes, readers, read, dominators: Vec::new() };
+        let (dominators, of_target) = (Vec::new(), is_target_score(graph));
+        let mut maps = FeatureMaps { graph, image, between, axes, readers, read, dominators, of_target };
         let mut dominators = maps.passed_by_all();
         dominators.retain(|&id| maps.is_read_whole(id));
         maps.dominators = dominators;
@@ -205,12 +208,46 @@ impl<'g> FeatureMaps<'g> {
                 role,
                 Role::Pooling | Role::Reduction | Role::Resampling | Role::Softmax | Role::Source
             );
-            is_map && !moved[id.index()] && !is_choice(self.graph.node(**id))
+            is_map && !moved[id.index()] && !is_choice(self.graph.node(**id)) && self.is_behind_weights(**id)
         };
         match self.dominators.iter().rfind(is_features) {
             Some(&last) => self.described(last, LAST),
             None => self.last_normalised(self.graph.len(), LAST),
         }
+    }
+
+    /// Whether weights lie between a value and the score. Where a target's score is made of maps or boxes that the network returns,
+    /// those are no features.
+    fn is_behind_weights(&self, value: NodeId) -> bool {
+        let combines = |(id, node): (NodeId, &Node)| {
+            let combined = match &node.op {
+                Op::Conv { groups, .. } | Op::ConvTranspose { groups, .. } => self
+                    .graph
+                    .node(node.inputs[0])
+                    .shape
+                    .fixed_at(1)
+                    .is_none_or(|channels| *groups < channels),
+                Op::MatMul { .. } => true,
+                _ => false,
+            };
+            combined && id > value && self.between[id.index()]
+        };
+        !self.of_target || self.graph.nodes().any(combines)
+    }
+
+    /// Whether a part of a target's score does not depend on a node: it lies in one of several branches that are joined behind all
+    /// weights, such as the heads of a detector for boxes of one size.
+    fn is_in_a_branch(&self, id: NodeId) -> bool {
+        let below = self.graph.descendants([id]);
+        let joins = |(joint, node): (NodeId, &Node)| {
+            let of_branches = matches!(node.op, Op::Concat { .. })
+                && below[joint.index()]
+                && self.between[joint.index()]
+                && !self.is_behind_weights(joint);
+            of_branches
+                && node.inputs.iter().any(|input| self.between[input.index()] && !below[input.index()])
+        };
+        self.of_target && self.graph.nodes().any(joins)
     }
 
     /// What enters the last layer that mixes positions: the last convolution whose kernel is larger than 1×1, or attention or
@@ -223,8 +260,10 @@ impl<'g> FeatureMaps<'g> {
         let on_positions = |id: NodeId| {
             has_positions(self.graph, id) || has_positions(self.graph, self.graph.node(id).inputs[0])
         };
-        let convolution = last(&|id, node| is_wide(&node.op) && on_positions(id))
-            .or_else(|| last(&|id, node| matches!(node.op, Op::Conv { .. }) && on_positions(id)));
+        let is_conv = |node: &Node| matches!(node.op, Op::Conv { .. });
+        let convolution = last(&|id, node| is_wide(&node.op) && on_positions(id) && !self.is_in_a_branch(id))
+            .or_else(|| last(&|id, node| is_conv(node) && on_positions(id) && !self.is_in_a_branch(id)))
+            .or_else(|| last(&|id, node| is_conv(node) && on_positions(id)));
         let product = last(&|_, node| self.mixes_places(node));
         if let Some(product) = product.filter(|&product| convolution.is_none_or(|conv| conv < product)) {
             let entering = self.dominators.iter().rfind(|&&id| id < product && id != self.image);
@@ -428,6 +467,40 @@ mod tests {
         assert_eq!(name(&g, DefaultLayer::LastFeatures), "block.relu#2:out");
         assert_eq!(name(&g, DefaultLayer::LastMixingInput), "conv2");
         assert_eq!(layers_by_size(&g), ["conv2"]);
+    }
+
+    /// Two heads at two sizes, joined cell by cell: what enters both of them is read, not one head or what the network returns.
+    #[test]
+    fn issue_29_detectors_are_read_before_their_heads() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::batched(&[4, 8, 8]), Kind::Float);
+        let wide = |stride: usize| {
+            let mut window = Window::new([3, 3]);
+            (window.pad, window.stride) = (vec![(1, 1); 2], vec![stride; 2]);
+            Op::Conv { window, groups: 1 }
+        };
+        let w = weights(&mut g, &[4, 4, 3, 3]);
+        let stem = named(&mut g, "stem", wide(1), &[x, w]);
+        let fine = named(&mut g, "fine", Op::Unary(Unary::Relu), &[stem]);
+        let down = named(&mut g, "down", wide(2), &[fine, w]);
+        let coarse = named(&mut g, "coarse", Op::Unary(Unary::Relu), &[down]);
+        let mut cells = Vec::new();
+        for (name, map, count) in [("head_fine", fine, 64), ("head_coarse", coarse, 16)] {
+            let head = named(&mut g, name, wide(1), &[map, w]);
+            let flat = g.reshaped(head, Shape::batched(&[4, count])).unwrap();
+            cells.push(g.add(Op::Transpose { axes: vec![0, 2, 1] }, &[flat]).unwrap());
+        }
+        let boxes = g.add(Op::Concat { axis: 1 }, &cells).unwrap();
+        g.output("boxes", boxes);
+        let of = |target: &crate::Target| target.graft(&g, crate::Parameters::Constant).unwrap().graph;
+        let sum = of(&crate::Target::Summary { output: None, summary: crate::Summary::Sum });
+        assert_eq!(name(&sum, DefaultLayer::LastFeatures), "fine:out");
+        assert_eq!(name(&sum, DefaultLayer::LastMixingInput), "stem");
+        // A cell of the coarse map has the layers of its own head.
+        let indices = vec![crate::AxisIndex::At(70), crate::AxisIndex::At(1)];
+        let cell = of(&crate::Target::Cell { output: None, cells: crate::Cells::Each(indices) });
+        assert_eq!(name(&cell, DefaultLayer::LastFeatures), "coarse:out");
+        assert_eq!(name(&cell, DefaultLayer::LastMixingInput), "head_coarse");
     }
 
     /// A mixer: a product with weights over tokens, and no attention.

@@ -14,6 +14,7 @@ use monosplit_graph::{
 };
 
 use crate::channels::Axes;
+use crate::target::parameter_inputs;
 use crate::token_lookup::TokenLookup;
 
 /// An explained input: a part of the value that is explained.
@@ -381,7 +382,9 @@ fn samples(graph: &Graph) -> Dim {
 /// An error if the inputs have different numbers of samples.
 fn check_samples(graph: &Graph) -> Result<()> {
     let all = samples(graph);
-    let differs = |id: &&NodeId| graph.node(**id).shape.dims().first() != Some(&all);
+    // What a target is given is brought to the number of samples where it is read.
+    let is_target = |id: &NodeId| parameter_inputs::ALL.contains(&&*graph.node(*id).label.tensor);
+    let differs = |id: &&NodeId| graph.node(**id).shape.dims().first() != Some(&all) && !is_target(id);
     match graph.inputs().iter().find(differs) {
         Some(&id) => Err(Error::unsupported(format!(
             "input '{}' of shape {} has another number of samples along its first axis than input '{}'; export the \

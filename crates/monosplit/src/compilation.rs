@@ -98,7 +98,7 @@ pub struct Compilation {
     defaults: Vec<(&'static str, Tensor)>,
     precision: Precision,
     half: bool,
-    integer_input: Option<IntegerInput>,
+    integer_inputs: Vec<IntegerInput>,
 }
 
 impl Compilation {
@@ -250,8 +250,8 @@ impl Compilation {
         if is_target && let Some(classes) = model.classes().filter(|&classes| classes <= MOST_NAMES) {
             graph.set_metadata(CLASSES, Labels::of(model, classes).to_text());
         }
-        let integer_input = model.integer_input().cloned();
-        Ok(Compilation { graph, defaults, precision, half: false, integer_input })
+        let integer_inputs = model.integer_inputs().to_vec();
+        Ok(Compilation { graph, defaults, precision, half: false, integer_inputs })
     }
 
     /// Whether weights are stored in half precision.
@@ -287,6 +287,15 @@ impl Compilation {
         &self.defaults
     }
 
+    /// The inputs that hold integers in the network's file and real numbers in the graph.
+    fn real_integers(&self) -> impl Iterator<Item = IntegerInput> {
+        let real: Vec<&str> = (self.graph.inputs().iter().map(|&id| self.graph.node(id)))
+            .filter(|node| node.kind == Kind::Float)
+            .map(|node| node.label.tensor.as_str())
+            .collect();
+        self.integer_inputs.iter().filter(move |input| real.contains(&&*input.name)).cloned()
+    }
+
     /// The options for writing the graph, with the optional inputs.
     pub fn export_options(&self) -> ExportOptions {
         let add =
@@ -295,7 +304,7 @@ impl Compilation {
             .double_inside(self.precision == Precision::F64)
             .half(self.half)
             .compact(true);
-        let options = self.integer_input.iter().cloned().fold(options, ExportOptions::integer_input);
+        let options = self.real_integers().fold(options, ExportOptions::integer_input);
         self.defaults.iter().fold(options, add)
     }
 }

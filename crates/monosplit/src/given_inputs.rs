@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use monosplit_graph::batch::{rows, stack};
-use monosplit_graph::{Dim, Error, Graph, Kind, Result, Tensor, array_file};
+use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Result, Tensor, array_file};
 
 use crate::input::{InputFile, SampleReader};
 use crate::model::{self, Model};
@@ -23,7 +23,8 @@ impl Model {
             let value = fitting(self.graph(), &name, value).map_err(|error| error.context(self.origin()))?;
             checked.push((name, value));
         }
-        let graph = given_last(self.graph(), &checked)?;
+        let optional: Vec<&str> = self.defaults().iter().map(|(name, _)| name.as_str()).collect();
+        let graph = given_last(self.graph(), &checked, &optional)?;
         let mut model = self.with_canonical(graph);
         model.given = checked;
         Ok(model)
@@ -86,17 +87,35 @@ pub(crate) fn fitting(graph: &Graph, name: &str, value: Tensor) -> Result<Tensor
         [samples, rest @ ..] if *rest == lengths && *samples > 0 => value,
         _ => return Err(misfit()),
     };
-    match (node.kind, value.kind()) {
-        (wanted, found) if wanted == found => Ok(value),
-        (Kind::Float, _) => Tensor::new(value.shape().to_vec(), value.to_f64().into_vec()),
-        (wanted, found) => Err(Error::argument(format!(
-            "input '{name}' reads numbers of kind {wanted}, found {found}; give an array of that kind"
-        ))),
+    of_kind(value, node.kind, name)
+}
+
+/// Numbers as an input reads them. Whole numbers are read as integers, zeros and ones as truth values, whatever the file writes them
+/// as.
+pub(crate) fn of_kind(value: Tensor, kind: Kind, name: &str) -> Result<Tensor> {
+    /// Beyond this, real numbers skip integers.
+    const EXACT: f64 = 9_007_199_254_740_992.0;
+    if value.kind() == kind {
+        return Ok(value);
+    }
+    let (shape, numbers) = (value.shape().to_vec(), value.to_f64());
+    let (fits, expected): (fn(f64) -> bool, &str) = match kind {
+        Kind::Float => (|_| true, ""),
+        Kind::Int => (|number| number.fract() == 0.0 && number.abs() <= EXACT, "whole numbers"),
+        Kind::Bool => (|number| number == 0.0 || number == 1.0, "truth values, 0 and 1"),
+    };
+    if let Some(number) = numbers.iter().find(|&&number| !fits(number)) {
+        return Err(Error::argument(format!("input '{name}' reads {expected}, found {number}")));
+    }
+    match kind {
+        Kind::Float => Tensor::new(shape, numbers.into_vec()),
+        Kind::Int => Tensor::new(shape, numbers.iter().map(|&number| number as i64).collect::<Vec<_>>()),
+        Kind::Bool => Tensor::new(shape, numbers.iter().map(|&number| number != 0.0).collect::<Vec<_>>()),
     }
 }
 
-/// The graph with the inputs that are given behind the others.
-fn given_last(graph: &Graph, given: &[(String, Tensor)]) -> Result<Graph> {
+/// The graph with the inputs that are given behind the others. Those that may be left out have lengths of their own.
+fn given_last(graph: &Graph, given: &[(String, Tensor)], optional: &[&str]) -> Result<Graph> {
     let is_given = |name: &str| given.iter().any(|(known, _)| known == name);
     let mut sorted = Graph::new();
     let mut copies = std::collections::HashMap::new();
@@ -106,7 +125,8 @@ fn given_last(graph: &Graph, given: &[(String, Tensor)]) -> Result<Graph> {
         }
     }
     let samples = |id| graph.node(id).shape.dims().first().copied().unwrap_or(Dim::Fixed(1));
-    let mut batches = graph.inputs().iter().map(|&id| samples(id));
+    let is_needed = |id: &&NodeId| !optional.contains(&&*graph.node(**id).label.tensor);
+    let mut batches = graph.inputs().iter().filter(is_needed).map(|&id| samples(id));
     if let Some(first) = batches.next()
         && batches.any(|other| other != first)
     {

@@ -8,6 +8,7 @@ use monosplit_graph::batch::rows;
 use monosplit_graph::{Graph, Op, Result, Tensor};
 
 use crate::given_inputs::fitting;
+use crate::inputs_explainer::explained_value;
 use crate::model::{GIVEN, Model};
 
 impl Model {
@@ -60,8 +61,11 @@ impl Model {
                 fitting(self.graph(), name, value.clone()).map_err(|error| error.context(self.origin()))?;
             rows(&value, std::iter::once(0))
         };
-        let explained =
-            inputs.parts().iter().map(|part| value_of(part.name())).collect::<Result<Vec<_>>>()?;
+        let explained = inputs
+            .parts()
+            .iter()
+            .map(|part| explained_value(part, value_of(part.name())?))
+            .collect::<Result<Vec<_>>>()?;
         let value = inputs.encoder(engine)?.encode(&explained)?;
         let network = inputs.network().clone();
         let others = network.inputs()[1..].iter().map(|&id| network.node(id).label.tensor.clone());

@@ -11,6 +11,7 @@ use monosplit_graph::{Data, Error, Kind, LogTimer, Result, Tensor, array_file, e
 use monosplit_image::{Picture, Prepared, Preprocess, ReadOptions};
 use monosplit_render::{Caption, Overlay, OverlayOptions, OverlayPanels, ScalarField, overlay};
 
+use crate::given_inputs::of_kind;
 use crate::input_list::InputList;
 use crate::model::{self, ChannelOrder, Model};
 use crate::standard_input;
@@ -356,20 +357,9 @@ impl ModelInput {
             Some((_, rest)) if *rest == self.sample_shape => {}
             _ => return Err(self.misfit(tensor.shape())),
         }
-        if self.kind != Kind::Float && tensor.kind() != self.kind {
-            return Err(Error::argument(format!(
-                "input '{}' reads numbers of kind {}, found {}",
-                self.name,
-                self.kind,
-                tensor.kind()
-            )));
-        }
         finite(&tensor)?;
         self.check_integers(&tensor)?;
-        match (self.kind, tensor.kind()) {
-            (Kind::Float, Kind::Int) => Tensor::new(tensor.shape(), tensor.to_f64().into_vec()),
-            _ => Ok(tensor),
-        }
+        of_kind(tensor, self.kind, &self.name)
     }
 
     /// An error if the file's input holds integers and a value is none, or lies outside their range.

@@ -6,10 +6,10 @@ use monosplit_explain::{
     BatchPosition, Class, ExplainBatch, ExplainedInputs, Explainer, Finish, InputEncoder, InputPart,
     MapRequest, NoProgress, Progress, SaliencyMap, Settings,
 };
-use monosplit_graph::{Result, Tensor};
+use monosplit_graph::{Kind, Result, Tensor};
 
 use crate::catalogue::{ConfiguredMethod, parse};
-use crate::given_inputs::fitting;
+use crate::given_inputs::{fitting, of_kind};
 use crate::model::{GIVEN, Model};
 
 impl Model {
@@ -101,6 +101,14 @@ impl Model {
             _ => Err(self
                 .unfit("of several explained inputs the baseline is one number; leave out the file".into())),
         }
+    }
+}
+
+/// The value of an explained input: integers that the network turns into real numbers are real.
+pub(crate) fn explained_value(part: &InputPart, value: Tensor) -> Result<Tensor> {
+    match part.tokens() {
+        Some(_) => Ok(value),
+        None => of_kind(value, Kind::Float, part.name()),
     }
 }
 
@@ -197,7 +205,7 @@ impl InputsExplainer {
                 ))),
             }
         };
-        let explained = self.inputs.parts().iter().map(|part| of_all(part.name()));
+        let explained = self.inputs.parts().iter().map(|part| explained_value(part, of_all(part.name())?));
         let value = self.encoder.encode(&explained.collect::<Result<Vec<_>>>()?)?;
         let network = self.inputs.network();
         let others = network.inputs()[1..].iter().map(|&id| network.node(id).label.tensor.as_str());

@@ -60,7 +60,7 @@ pub struct Model {
     defaults: Vec<(String, Tensor)>,
     external: Vec<Arc<FileBytes>>,
     remarks: Vec<Remark>,
-    integer_input: Option<IntegerInput>,
+    integer_inputs: Vec<IntegerInput>,
     options: ModelOptions,
     pub(crate) target: Option<ModelTarget>,
     /// The values of inputs that are not explained.
@@ -156,8 +156,7 @@ impl Model {
         let integers = std::mem::take(&mut report.integer_inputs);
         let original = complete(origin.path(), report)?;
         let model = Model::from_graph(origin, original, options)?;
-        let integer_input = integers.into_iter().find(|input| model.reads_as_real(&input.name));
-        Ok(Model { defaults, external, remarks, integer_input, ..model })
+        Ok(Model { defaults, external, remarks, integer_inputs: integers, ..model })
     }
 
     pub(crate) fn from_graph(origin: Origin, original: Graph, options: &ModelOptions) -> Result<Self> {
@@ -185,7 +184,7 @@ impl Model {
             defaults: Vec::new(),
             external: Vec::new(),
             remarks: Vec::new(),
-            integer_input: None,
+            integer_inputs: Vec::new(),
             options: options.clone(),
             target: None,
             given: Vec::new(),
@@ -204,21 +203,20 @@ impl Model {
         Ok(Model { read: Some(name.to_owned()), ..self.clone() })
     }
 
-    /// Whether the input of this name is real in the canonical form.
-    fn reads_as_real(&self, name: &str) -> bool {
-        let mut inputs = self.canonical.inputs().iter().map(|&id| self.canonical.node(id));
-        inputs.any(|node| node.label.tensor == name && node.kind == Kind::Float)
-    }
-
     /// What a person should know of how the network's file was read.
     pub fn remarks(&self) -> &[Remark] {
         &self.remarks
     }
 
-    /// The integers that the file's input holds, where the network reads them as real numbers: pictures of bytes.
+    /// The integers that [`Model::input`] holds in the file, where the network reads them as real numbers: pictures of bytes.
     pub fn integer_input(&self) -> Option<&IntegerInput> {
-        let is_read = |input: &&IntegerInput| self.read.as_ref().is_none_or(|read| *read == input.name);
-        self.integer_input.as_ref().filter(is_read)
+        let input = self.input().ok().filter(|input| input.kind == Kind::Float)?;
+        self.integer_inputs.iter().find(|integers| integers.name == input.label.tensor)
+    }
+
+    /// The inputs that hold integers in the file.
+    pub fn integer_inputs(&self) -> &[IntegerInput] {
+        &self.integer_inputs
     }
 
     /// The same with another canonical form.
@@ -452,10 +450,13 @@ pub(crate) fn import_options(file: &[u8], options: &ModelOptions) -> ImportOptio
     for (name, lengths) in &options.named_shapes {
         import = import.named_input_shape(name.clone(), lengths.clone());
     }
-    if options.optional_inputs && onnx::metadata(file).is_ok_and(|found| is_compiled(&found)) {
+    let is_kept = options.optional_inputs || options.target_inputs;
+    if is_kept && onnx::metadata(file).is_ok_and(|found| is_compiled(&found)) {
         // The baseline is an image; what explains a compiled file gives numbers and classes only.
-        let given = inputs::ALL.into_iter().filter(|&name| name != inputs::BASELINE);
-        import = given.fold(import, ImportOptions::optional_input);
+        let given =
+            inputs::ALL.into_iter().filter(|&name| options.optional_inputs && name != inputs::BASELINE);
+        let of_target = parameter_inputs::ALL.into_iter().filter(|_| options.target_inputs);
+        import = given.chain(of_target).fold(import, ImportOptions::optional_input);
     }
     import
 }
@@ -470,6 +471,11 @@ pub fn holds_maps(path: impl AsRef<Path>) -> bool {
 fn complete(path: &Path, report: ImportReport) -> Result<Graph> {
     if let Some(graph) = report.graph {
         return Ok(graph);
+    }
+    // What reads an input of open lengths cannot be read either.
+    let open = report.problems.iter().find(|problem| problem.op == "Input");
+    if let Some(open) = open {
+        return Err(open.error.clone().at(&open.node).context(path.display()));
     }
     let error = match &report.problems[..] {
         [] => Error::unsupported("the network could not be read"),

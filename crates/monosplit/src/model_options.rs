@@ -92,6 +92,7 @@ pub struct ModelOptions {
     pub(crate) canonical: CanonicalOptions,
     pub(crate) transform_input: bool,
     pub(crate) optional_inputs: bool,
+    pub(crate) target_inputs: bool,
     pub(crate) open_batch: bool,
     pub(crate) output: Option<String>,
     pub(crate) output_word: Option<String>,
@@ -105,6 +106,7 @@ impl Default for ModelOptions {
             canonical: CanonicalOptions::default(),
             transform_input: true,
             optional_inputs: false,
+            target_inputs: false,
             open_batch: false,
             output: None,
             output_word: None,
@@ -165,6 +167,13 @@ impl ModelOptions {
     #[must_use]
     pub fn optional_inputs(mut self, keep: bool) -> Self {
         self.optional_inputs = keep;
+        self
+    }
+
+    /// The same for the inputs of its target: mask, reference, the other class and the cell.
+    #[must_use]
+    pub fn target_inputs(mut self, keep: bool) -> Self {
+        self.target_inputs = keep;
         self
     }
 

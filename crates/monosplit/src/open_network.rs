@@ -103,6 +103,29 @@ impl OpenNetwork {
         }
     }
 
+    /// Shapes of samples of the inputs that leave lengths open, with usual lengths there: for a look at the network where nothing
+    /// else says what they are. What has one name has one length.
+    pub fn usual_shapes(&self) -> Vec<(String, Vec<usize>)> {
+        let shape = |input: &DeclaredValue| {
+            let lengths = input.lengths.as_deref()?;
+            open_axes(lengths).next()?;
+            let usual = match lengths.len() {
+                4 => 224,
+                3 => 128,
+                _ => 16,
+            };
+            let each = lengths.iter().enumerate().skip(1);
+            let shape = each.map(|(axis, length)| match length {
+                DeclaredLength::Fixed(length) => *length,
+                // Channels come first unless the last axis has them.
+                DeclaredLength::Open(_) if axis == 1 && lengths.len() == 4 => 3,
+                DeclaredLength::Open(_) => usual,
+            });
+            Some((input.name.clone(), shape.collect()))
+        };
+        self.inputs.iter().filter_map(shape).collect()
+    }
+
     /// Opens the network for these shapes of samples, by the names of the inputs.
     pub fn open(&self, shapes: &[(String, Vec<usize>)]) -> Result<Model> {
         let shaped = |options: ModelOptions, (name, lengths): &(String, Vec<usize>)| {

@@ -97,6 +97,9 @@ pub(crate) struct Diff {
     json: bool,
 
     #[command(flatten)]
+    given: GivenInputArgs,
+
+    #[command(flatten)]
     compute: ComputeArgs,
 
     #[command(flatten)]
@@ -220,8 +223,9 @@ impl Diff {
         engine: &dyn Engine,
     ) -> Result<Side> {
         let options = opened_for(self.network.options_for(self.compute.precision()), target);
-        let inputs_of = (&GivenInputArgs::default(), &self.preprocessing);
+        let inputs_of = (&self.given, &self.preprocessing);
         let model = network_input::open_for(&options, origin, inputs_of, sources)?.model;
+        let model = self.given.held(model, &self.preprocessing)?;
         let preprocess = self.preprocessing.for_sources(&model, sources)?;
         let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
         let bounds = ValueBounds::of_inputs(&model, preprocess.as_ref())?;

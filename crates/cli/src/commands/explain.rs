@@ -140,6 +140,13 @@ pub(crate) struct Explain {
 impl Explain {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
+        // A compiled file explains what it was compiled to: none of its inputs is different.
+        let (own, given) = match inputs {
+            [] if monosplit::holds_maps(origin.path()) => self.given.first_apart()?,
+            _ => (None, self.given.clone()),
+        };
+        let own: Vec<PathBuf> = own.into_iter().collect();
+        let inputs = if inputs.is_empty() { &own[..] } else { inputs };
         let sources = self.preprocessing.inputs.list(inputs)?;
         if let Some(path) = &self.raw {
             check_writable(path)?;
@@ -148,7 +155,7 @@ impl Explain {
         let choice = self.method.choice()?;
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
-        let inputs_of = (&self.given, &self.preprocessing);
+        let inputs_of = (&given, &self.preprocessing);
         let opened = network_input::open_for(&options.optional_inputs(true), origin, inputs_of, &sources)?;
         let named = match CompiledFile::of(&opened.model) {
             Some(_) => None,
@@ -174,7 +181,7 @@ impl Explain {
         for (index, (shape, sources)) in groups.into_iter().enumerate() {
             let ready = recent.get(&shape, || -> Result<ReadyNetwork, Failure> {
                 let network = opened.model(shape.as_deref().filter(|_| index > 0))?;
-                self.ready(network, &sources, (&choice, target.as_ref()), engine)
+                self.ready((network, &given), &sources, (&choice, target.as_ref()), engine)
             })?;
             let (reader, waiting) = match ready.begun.take() {
                 Some(begun) => begun,
@@ -199,12 +206,12 @@ impl Explain {
     /// Compiles the maps of a network for inputs of one shape.
     fn ready(
         &self,
-        model: Model,
+        (model, given): (Model, &GivenInputArgs),
         sources: &[InputFile],
         (choice, target): (&MethodChoice, Option<&TargetChoice>),
         engine: &dyn Engine,
     ) -> Result<ReadyNetwork, Failure> {
-        let model = self.given.fixed(model, &self.preprocessing)?;
+        let model = given.fixed(model, &self.preprocessing)?;
         let preprocess = self.preprocessing.for_sources(&model, sources)?;
         let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;
         let chosen = choice.resolve(&ValueBounds::of_inputs(&model, preprocess.as_ref())?, model.graph())?;

@@ -103,7 +103,7 @@ impl Inspect {
 
     fn findings(&self) -> Result<Findings, Failure> {
         let origin = self.network.origin(self.model.as_deref())?;
-        let options = self.network.options().optional_inputs(true);
+        let options = self.network.options().optional_inputs(true).target_inputs(true);
         let Origin::Onnx(path) = &origin else {
             let model = network_input::open(&options, origin.clone())?;
             let (canonical, targets) = (Some(model.report().to_string()), model.suggested_targets());
@@ -122,7 +122,20 @@ impl Inspect {
                 declared: [Vec::new(), Vec::new()],
             });
         };
-        let report = options.import_report(path)?;
+        let mut options = options;
+        let mut report = options.import_report(path)?;
+        let mut assumed = None;
+        let is_open = report.problems.iter().any(|problem| problem.op == "Input");
+        if is_open && let Some(open) = options.open_lengths(&origin)? {
+            let shapes = open.usual_shapes();
+            let shaped = shapes.iter().fold(options.clone(), |options, (name, lengths)| {
+                options.named_input_shape(name.clone(), lengths.clone())
+            });
+            let found = shaped.import_report(path)?;
+            if found.graph.is_some() {
+                (options, report, assumed) = (shaped, found, Some(shapes));
+            }
+        }
         let maps = compiled_maps(&report.read);
         let (canonical, targets) = match report.graph {
             Some(_) => {
@@ -132,6 +145,8 @@ impl Inspect {
             }
             None => (None, Vec::new()),
         };
+        let mut remarks: Vec<String> = report.remarks.iter().map(ToString::to_string).collect();
+        remarks.extend(assumed.map(|shapes| assumption(&shapes)));
         Ok(Findings {
             origin,
             producer: Some(report.producer).filter(|name| !name.is_empty()),
@@ -141,7 +156,7 @@ impl Inspect {
             maps,
             targets,
             graph: report.read,
-            remarks: report.remarks.iter().map(ToString::to_string).collect(),
+            remarks,
             declared: [report.declared_inputs, report.declared_outputs],
             canonical,
         })
@@ -315,6 +330,15 @@ impl Findings {
         }
         Ok(())
     }
+}
+
+/// What is said where lengths that the file leaves open were chosen.
+fn assumption(shapes: &[(String, Vec<usize>)]) -> String {
+    let each = shapes.iter().map(|(name, lengths)| {
+        let lengths: Vec<String> = lengths.iter().map(ToString::to_string).collect();
+        format!("--input-shape {}={}", shown(name), lengths.join(","))
+    });
+    format!("the file leaves lengths open; shown is the network for {}", each.collect::<Vec<_>>().join(" "))
 }
 
 /// The first number of a tensor as the shortest decimal.

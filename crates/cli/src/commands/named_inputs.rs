@@ -6,12 +6,12 @@ use clap::Args;
 use monosplit::engine::Engine;
 use monosplit::graph::batch::{rows, stack};
 use monosplit::graph::{Error, Kind, Result, Tensor};
-use monosplit::{InputFile, InputKind, Model, Sample};
+use monosplit::{InputFile, Model, Sample};
 
 use super::preprocessing::PreprocessingArgs;
 
 /// The values of inputs by name.
-#[derive(Args, Default)]
+#[derive(Args, Clone, Default)]
 #[command(next_help_heading = "Several inputs")]
 pub(crate) struct GivenInputArgs {
     /// The value of an input of the network: a .npy, .npz or .csv file or a picture. May be given
@@ -48,6 +48,12 @@ impl GivenInputArgs {
     /// Whether values were given for inputs by name.
     pub(crate) fn are_given(&self) -> bool {
         !self.given.is_empty()
+    }
+
+    /// The first file that was given by name, and the others: where a network is only run, none of its inputs is different.
+    pub(crate) fn first_apart(&self) -> Result<(Option<PathBuf>, GivenInputArgs)> {
+        let first = self.files()?.first().map(|(_, file)| (*file).to_owned());
+        Ok((first, GivenInputArgs { given: self.given.iter().skip(1).cloned().collect() }))
     }
 
     /// The names and files that were given.
@@ -119,7 +125,7 @@ impl ExplainedInputArgs {
         if self.of.is_empty() && (!positional.is_empty() || !given.are_given()) {
             // Several that are left are refused where the network is asked for its only input.
             return match &*left {
-                [only] if is_text(model, only)? => {
+                [only] if is_named(model, only)? => {
                     let positional = (!positional.is_empty()).then(|| only.clone());
                     Ok(Some(NamedInputs { of: left, positional }))
                 }
@@ -176,13 +182,13 @@ impl NamedInputs {
     }
 }
 
-/// Whether an input holds token ids that an explanation can follow.
-fn is_text(model: &Model, name: &str) -> Result<bool> {
+/// Whether an input holds integers that an explanation can follow: token ids, or numbers that the network turns into real ones.
+fn is_named(model: &Model, name: &str) -> Result<bool> {
     if model.reading_input(name)?.input()?.kind == Kind::Float {
         return Ok(false);
     }
     let mut facts = model.input_facts().into_iter();
-    Ok(facts.any(|input| input.name == name && matches!(input.holds, InputKind::Tokens { .. })))
+    Ok(facts.any(|input| input.name == name && input.is_explainable))
 }
 
 /// The names of the inputs that a person gives.

@@ -26,16 +26,12 @@ pub(crate) struct NetworkArgs {
     #[arg(long, value_name = "FILE", requires = "arch", verbatim_doc_comment)]
     pub(crate) weights: Option<PathBuf>,
 
-    /// The shape of one sample where the file leaves it open, as C,H,W (3,224,224 for example).
-    /// An architecture is built for images of 3,224,224 unless this says otherwise.
-    #[arg(
-        long,
-        value_name = "C,H,W",
-        value_delimiter = ',',
-        value_parser = clap::value_parser!(u32).range(1..),
-        verbatim_doc_comment
-    )]
-    input_shape: Option<Vec<u32>>,
+    /// The shape of one sample where the file leaves it open, as C,H,W (3,224,224 for example; 128
+    /// for texts of 128 tokens). Of several inputs it is that of all it fits; NAME=C,H,W, given as
+    /// often as needed, is that of one. An architecture is built for images of 3,224,224 unless
+    /// this says otherwise.
+    #[arg(long, value_name = "[NAME=]C,H,W", value_parser = input_shape, verbatim_doc_comment)]
+    input_shape: Vec<InputShape>,
 
     /// Do not change the colours of the image as torchvision does for its pretrained GoogLeNet:
     /// for weights that were trained from scratch.
@@ -60,6 +56,30 @@ pub(crate) struct NetworkArgs {
 enum BatchNormsName {
     Fold,
     Keep,
+}
+
+/// The shape of one input, or of all that it fits.
+#[derive(Clone)]
+struct InputShape {
+    name: Option<String>,
+    lengths: Vec<usize>,
+}
+
+/// Parses the shape of an input.
+fn input_shape(text: &str) -> Result<InputShape, String> {
+    let (name, lengths) = match text.rsplit_once('=') {
+        Some((name, lengths)) => (Some(name.to_owned()), lengths),
+        None => (None, text),
+    };
+    let length = |word: &str| match word.parse::<u32>() {
+        Ok(length) if length > 0 => Ok(length as usize),
+        _ => Err(format!("expected lengths of at least 1, separated by commas, found '{word}'")),
+    };
+    let lengths = lengths.split(',').map(length).collect::<Result<Vec<_>, _>>()?;
+    if name.as_ref().is_some_and(String::is_empty) {
+        return Err("expected NAME=C,H,W, found no name".to_owned());
+    }
+    Ok(InputShape { name, lengths })
 }
 
 /// The option to make smooth functions piecewise linear.
@@ -133,10 +153,10 @@ impl NetworkArgs {
             Some(choice) => options.output(choice.clone()),
             None => options,
         };
-        match &self.input_shape {
-            Some(lengths) => options.input_shape(lengths.iter().map(|&n| n as usize).collect::<Vec<_>>()),
-            None => options,
-        }
+        self.input_shape.iter().cloned().fold(options, |options, InputShape { name, lengths }| match name {
+            Some(name) => options.named_input_shape(name, lengths),
+            None => options.input_shape(lengths),
+        })
     }
 
     /// Splits the files on the command line into the network and its inputs; an error if there are none.

@@ -39,6 +39,7 @@ Runs a network on pictures and shows the classes it finds, the most probable fir
   monosplit run --arch resnet18 --weights resnet18-f37072fd.pth cat.jpg dog.png
   monosplit run squeezenet.onnx cat.jpg --preset imagenet-bgr
   monosplit run pets.onnx x.npy --labels pets-labels.txt --raw logits.npy
+  monosplit run bert.onnx --input input_ids=ids.npy --input attention_mask=mask.npy
 
 An INPUT is a picture (JPEG, PNG, WebP, GIF, BMP, TIFF or PPM), a folder of them (taken in the order
 of their names), a .npy array of samples that are already as the network reads them, [N, C, H, W],
@@ -87,6 +88,9 @@ pub(crate) struct RunCommand {
     json: bool,
 
     #[command(flatten)]
+    given: GivenInputArgs,
+
+    #[command(flatten)]
     compute: ComputeArgs,
 
     #[command(flatten)]
@@ -111,6 +115,8 @@ struct Prediction {
 struct LoopState {
     total: usize,
     opened: usize,
+    /// How many samples were run.
+    run: usize,
     predictions: Vec<Prediction>,
     raw: Vec<Tensor>,
 }
@@ -132,13 +138,18 @@ impl LoopState {
 impl RunCommand {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         let (origin, inputs) = self.files()?;
+        let (own, given) = match inputs {
+            [] => self.given.first_apart()?,
+            _ => (None, self.given.clone()),
+        };
+        let named: Vec<PathBuf> = own.into_iter().collect();
+        let inputs = if inputs.is_empty() { &named[..] } else { inputs };
         let sources = self.preprocessing.inputs.list(inputs)?;
         if let Some(path) = &self.raw {
             check_writable(path)?;
         }
         let options = self.network.options_for(self.compute.precision());
-        let none = GivenInputArgs::default();
-        let opened = network_input::open_for(&options, origin, (&none, &self.preprocessing), &sources)?;
+        let opened = network_input::open_for(&options, origin, (&given, &self.preprocessing), &sources)?;
         let format = self.format(&opened.model)?;
         let engine = self.compute.engine()?;
         let mut state = LoopState { total: sources.len(), ..LoopState::default() };
@@ -147,6 +158,7 @@ impl RunCommand {
         for (index, (shape, sources)) in groups.into_iter().enumerate() {
             let (model, inference) = recent.get(&shape, || -> Result<(Model, Inference)> {
                 let model = opened.model(shape.as_deref().filter(|_| index > 0))?;
+                let model = given.fixed(model, &self.preprocessing)?;
                 let inference = Inference::new(&model, &*engine)?;
                 Ok((model, if self.profile { inference.profiled() } else { inference }))
             })?;
@@ -180,7 +192,9 @@ impl RunCommand {
                 break;
             }
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
-            let scores = inference.run(&tensors)?;
+            let others = model.given_inputs(state.run, tensors.len())?;
+            let scores = inference.run_beside(&tensors, &others)?;
+            state.run += tensors.len();
             let found =
                 format.as_ref().map_or(Ok(Vec::new()), |format| format.predictions(&samples, &scores))?;
             if self.json {
@@ -202,6 +216,9 @@ impl RunCommand {
     }
 
     fn files(&self) -> Result<(Origin, &[PathBuf])> {
+        if self.given.are_given() {
+            return self.network.split_any(&self.files);
+        }
         self.network
             .split(&self.files, "nothing to run the network on; name a picture, a folder or a .npy file")
     }

@@ -198,6 +198,39 @@ fn open_lengths_are_those_of_each_input() {
 }
 
 #[test]
+fn whole_numbers_are_read_as_what_an_input_holds() {
+    let folder = ScratchFolder::new();
+    let (text, ids, mask) = (fixture("text.onnx"), fixture("text.ids.npy"), fixture("text.mask.npy"));
+    let rows = |file: &str| {
+        let numbers = array(Path::new(file)).to_f64().into_vec();
+        let words: Vec<String> = numbers.iter().map(f64::to_string).collect();
+        words.chunks(6).map(|row| row.join(",")).collect::<Vec<_>>().join("\n")
+    };
+    let table = path(&folder, "ids.csv");
+    std::fs::write(&table, rows(&ids)).unwrap();
+    let logits = |inputs: &[&str]| {
+        let raw = path(&folder, "logits.npy");
+        succeeds([&["run", &*text, "--raw", &*raw], inputs].concat());
+        array(Path::new(&raw))
+    };
+    let named = |name: &str, file: &str| format!("--input={name}={file}");
+    let expected = logits(&[&ids, &named("mask", &mask)]);
+    assert_eq!(logits(&[&table, &named("mask", &mask)]), expected);
+    // All by name, in any order, and one sample that stands for all.
+    assert_eq!(logits(&[&named("mask", &mask), &named("ids", &table)]), expected);
+    std::fs::write(&table, "1,2,3,4,5,0.5\n").unwrap();
+    refuses(["run", &text, &table, &named("mask", &mask)], &["'ids' reads whole numbers, found 0.5"]);
+    let (pair, picture) = (fixture("pair.onnx"), fixture("pair.picture.npy"));
+    let facts = named("facts", &row(&folder, "pair.facts.npy", 0));
+    let said = succeeds(["diff", &pair, &pair, &picture, &facts, "--method", "gradient"]).out;
+    assert!(said.contains("pair.picture.npy[0]"), "{said}");
+    let compiled = path(&folder, "pair-explained.onnx");
+    succeeds(["compile", &pair, "--of", "picture", "--method", "gradient", "-o", &compiled]);
+    let out = path(&folder, "out");
+    succeeds(["explain", &compiled, &picture, &facts, "-o", &out]);
+}
+
+#[test]
 fn what_does_not_fit_is_refused_in_a_line() {
     let folder = ScratchFolder::new();
     let (text, ids) = (fixture("text.onnx"), fixture("text.ids.npy"));

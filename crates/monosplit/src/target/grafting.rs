@@ -184,6 +184,7 @@ impl Names {
 }
 
 /// A class as it is written.
+#[derive(PartialEq)]
 enum ClassWord {
     Index(usize),
     Top,
@@ -270,13 +271,19 @@ impl TargetReader<'_> {
         let (_, lengths) = self.lengths(None)?;
         let classes = element_count(&lengths).unwrap_or(0);
         let labels = self.labels(classes)?;
-        let (rival, rival_name) = match self.class(against, &labels, classes)? {
+        let (own, other) = (self.class(class, &labels, classes)?, self.class(against, &labels, classes)?);
+        if own == other {
+            return Err(self.model.unfit(format!(
+                "contrast:{class},{against} is the difference of a score to itself, which is always zero; name two classes"
+            )));
+        }
+        let (rival, rival_name) = match other {
             ClassWord::Index(class) => (Rival::Class(class), labels.name(class)),
             ClassWord::Top => (Rival::Top, "the best".to_owned()),
             ClassWord::Second => (Rival::Second, "the second best".to_owned()),
         };
         let behind = format!(" against {rival_name}");
-        let (index, class, names) = match self.class(class, &labels, classes)? {
+        let (index, class, names) = match own {
             ClassWord::Index(index) => {
                 let name = Names::One(format!("{}{behind}", labels.name(index)));
                 (Some(index), Class::Index(index), name)

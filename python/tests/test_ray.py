@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -145,6 +146,22 @@ def experiment(tmp_path_factory):
     path = small_experiment.make(folder / "experiment")
     small_experiment.alone(path, folder / "alone.sqlite")
     return path, folder / "alone.sqlite"
+
+
+def test_a_writer_that_died_is_noticed_though_no_more_rows_come():
+    class Dead(Exception):
+        pass
+
+    def get(ref):
+        raise Dead(ref)
+
+    ray = SimpleNamespace(wait=lambda refs, timeout: (refs, []), get=get, exceptions=SimpleNamespace(RayTaskError=KeyError))
+    writer = SimpleNamespace(put=SimpleNamespace(remote=lambda blocks: "the block"))
+    sink = driver._Sink(ray, writer)
+    sink.flush_old()
+    sink.add(("rows",), driver.BLOCK_ROWS)
+    with pytest.raises(Dead, match="the block"):
+        sink.flush_old()
 
 
 @pytest.fixture(scope="module")

@@ -107,7 +107,11 @@ def evaluate(
     if not ray.is_initialized():
         # Without an address a cluster of its own, unless the environment names one: not whichever this machine may run.
         given = address if address is not None or "RAY_ADDRESS" in os.environ else "local"
-        ray.init(address=given, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        try:
+            ray.init(address=given, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
+        except Exception as error:
+            # Ray raises whatever it likes, a bare exception where this machine is too busy for it.
+            raise RuntimeError(f"Ray could not be started or reached: {reason(error)}") from error
         lack = lacking(options, ray.cluster_resources())
         if given == "local" and lack:
             # Another cluster may get more machines; this one will not.
@@ -293,9 +297,11 @@ class _Sink:
             self._send()
 
     def flush_old(self) -> None:
-        """Sends rows that have waited."""
+        """Sends rows that have waited, and takes answers that are there: those of a writer that died are errors."""
         if self._blocks and time.monotonic() - self._since >= BLOCK_SECONDS:
             self._send()
+        while self._sent and self._ray.wait(self._sent[:1], timeout=0)[0]:
+            self._wait(len(self._sent) - 1)
 
     def end(self) -> int:
         """Waits until all rows are stored; returns how many were new."""

@@ -284,12 +284,8 @@ async function everything(address, kind) {
     const apart = distance(npy(files.Values), npy(join(scratch, "map.npy")));
     say(apart <= 1e-4, `the pasted line gives the downloaded values (${apart.toExponential(1)}): ${command}`);
     if (options.python) {
-      const lines = `${python}\nimport numpy; numpy.save("python.npy", e.maps[0].astype("float32")); print(*e.maps[0].shape)`;
-      const [height, width] = execFileSync(options.python, ["-c", lines], { cwd: scratchWithInputs(), encoding: "utf8" }).trim().split(" ").map(Number);
-      // In Python maps have the size of the input.
-      const side = Math.sqrt(npy(files.Values).length);
-      const distant = distance(npy(join(scratch, "python.npy")), enlarged(npy(files.Values), [side, side], [height, width]));
-      say(distant <= 1e-4, `the Python lines give them too, enlarged to ${height}×${width} (${distant.toExponential(1)})`);
+      const distant = pythonDistance(python, npy(files.Values));
+      say(distant <= 1e-4, `the Python lines give them too, enlarged to the input's size (${distant.toExponential(1)})`);
     }
     if (options.rust && kind === "worker") {
       runRust(rust);
@@ -320,6 +316,15 @@ function enlarged(values, [rows, columns], [height, width]) {
   });
 }
 
+/** How far the map of the page's lines of Python is from these values. */
+function pythonDistance(python, values) {
+  const lines = `${python}\nimport numpy; numpy.save("python.npy", e.maps[0].astype("float32")); print(*e.maps[0].shape)`;
+  const size = execFileSync(options.python, ["-c", lines], { cwd: scratchWithInputs(), encoding: "utf8" }).trim().split(" ").map(Number);
+  // In Python maps have the size of the input.
+  const side = Math.sqrt(values.length);
+  return distance(npy(join(scratch, "python.npy")), enlarged(values, [side, side], size));
+}
+
 /** Compiles the page's lines of Rust as an example of the library, which is gone afterwards, and writes the map as rust.npy. */
 function runRust(lines) {
   const [imports, body] = [/^use .*$/, /^(?!use )/].map((kind) => lines.split("\n").filter((line) => kind.test(line)).join("\n"));
@@ -332,6 +337,19 @@ function runRust(lines) {
   } finally {
     rmSync(example);
   }
+}
+
+/** Drags a file over the page and drops it there, as a file manager does. */
+async function drop(page, name, type, bytes) {
+  const transfer = await page.evaluateHandle(([name, type, text]) => {
+    const held = new DataTransfer();
+    held.items.add(new File([Uint8Array.from(atob(text), (c) => c.charCodeAt(0))], name, { type }));
+    return held;
+  }, [name, type, bytes.toString("base64")]);
+  await page.dispatchEvent("#maps", "dragover", { dataTransfer: transfer });
+  const isSeen = await page.evaluate(() => document.body.classList.contains("dropping"));
+  await page.dispatchEvent("#maps", "drop", { dataTransfer: transfer });
+  return isSeen && !(await page.evaluate(() => document.body.classList.contains("dropping")));
 }
 
 /** A picture of coloured noise. */
@@ -507,6 +525,48 @@ const CHECKS = {
     const server = await servedBy();
     try {
       await everything(server.address, "server");
+    } finally {
+      server.end();
+    }
+  },
+
+  async "files that are dropped"() {
+    const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+    await page.goto(`${origin}/`);
+    await settled(page);
+    const begun = await pixels(page);
+    const about = () => page.locator("figure .about").first().textContent();
+    const seen = await drop(page, "noise.ppm", "", noise());
+    await page.waitForFunction(() => document.querySelector("figure .about").textContent.startsWith("noise.ppm"), null, { timeout: TIMEOUT });
+    await settled(page);
+    report(seen && (await pixels(page))[1] !== begun[1], `a picture is dropped: ${await about()}`);
+    await drop(page, "the-cat.png", "image/png", readFileSync(photograph));
+    await page.waitForFunction(() => document.querySelector("figure .about").textContent.startsWith("the-cat.png"), null, { timeout: TIMEOUT });
+    await settled(page);
+    const again = await drop(page, "of-mine.onnx", "", readFileSync(network));
+    await page.waitForFunction(() => document.getElementById("network").textContent.includes("of-mine.onnx"), null, { timeout: TIMEOUT });
+    await settled(page);
+    report(again && (await pixels(page))[1] === begun[1], "the built-in network and photograph, dropped, give the same map");
+    await drop(page, "cut.onnx", "", readFileSync(network).subarray(0, 10_000));
+    await page.waitForSelector("#notice:not([hidden])");
+    report((await pixels(page))[1] === begun[1], `a damaged one is refused: ${(await page.locator("#notice p").textContent()).trim()}`);
+    await page.close();
+  },
+
+  async "lines with another preprocessing"() {
+    if (!options.program || !options.python) return report(true, "another preprocessing in Python: skipped, no --program or no --python");
+    const server = await servedBy();
+    try {
+      const page = await browser.newPage({ viewport: { width: 1280, height: 900 } });
+      await page.goto(`${server.address}#preset=unit&tab=files`);
+      await settled(page);
+      const lines = await page.locator(".code code").nth(1).textContent();
+      const [download] = await Promise.all([page.waitForEvent("download", { timeout: TIMEOUT }), page.locator("#panel button", { hasText: "Values" }).click()]);
+      const file = join(scratch, "unit.npy");
+      await download.saveAs(file);
+      const distant = pythonDistance(lines, npy(file));
+      report(lines.includes('preset="unit"') && distant <= 1e-4, `the Python lines say the preprocessing and give the map (${distant.toExponential(1)})`);
+      await page.close();
     } finally {
       server.end();
     }

@@ -47,6 +47,7 @@ class Network:
         precision: str = "float32",
         threads: int = 0,
         device: str = "cpu",
+        preset: str | None = None,
         arch: str | None = None,
     ) -> Network: ...
     @staticmethod
@@ -59,6 +60,7 @@ class Network:
         precision: str = "float32",
         threads: int = 0,
         device: str = "cpu",
+        preset: str | None = None,
     ) -> Network: ...
     def with_target(self, target: str) -> Network: ...
     def with_inputs(self, given: Sequence[tuple[str, NDArray[Any]]]) -> Network: ...

@@ -77,12 +77,15 @@ def load(
     output: str | None = None,
     threads: int = 0,
     device: str = "cpu",
+    preset: str | None = None,
 ) -> Model:
     """Opens a network.
 
     ``model`` is the path of an ONNX file, its bytes, or an ``onnx.ModelProto``; with ``arch`` the path of the weights of
     a torchvision architecture. ``input_shape`` is the shape of one sample where the file leaves it open, ``output`` the
     output that is explained (its name, or ``"probability"``), ``threads`` the number of threads (0 is one for each core).
+    ``preset`` says how pictures are made ready, where the file does not name it and the guess is wrong: ``"imagenet"``,
+    ``"imagenet-bgr"``, ``"unit"`` (values from 0 to 1) or ``"none"`` (bytes). Arrays are taken as they are.
 
     >>> import monosplit as ms
     >>> ms.load(ms.assets.network()).classes
@@ -90,7 +93,7 @@ def load(
     """
     if hasattr(model, "SerializeToString"):
         model = model.SerializeToString()
-    options = {"input_shape": input_shape, "output": output, "threads": threads, "device": device}
+    options = {"input_shape": input_shape, "output": output, "threads": threads, "device": device, "preset": preset}
     if isinstance(model, (bytes, bytearray, memoryview)):
         return Model({"data": bytes(model)}, options)
     if not isinstance(model, (str, os.PathLike)):
@@ -389,6 +392,8 @@ class Model:
         return self._served(pictures, port, height, {})
 
     def _served(self, pictures: Sequence[Picture], port: int, height: int, chosen: Mapping[str, str]) -> ServedPage:
+        preset = self._options.get("preset")
+        chosen = {**chosen, "preset": preset} if preset else chosen
         return serve(self._source, self._options, self.name, pictures, port, height, chosen)
 
     def explain(

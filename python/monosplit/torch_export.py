@@ -49,6 +49,7 @@ def from_torch(
     output: str | None = None,
     threads: int = 0,
     device: str | None = None,
+    preset: str | None = None,
 ) -> Model:
     """The network that a module is, for samples like those of ``example``: a batch, or one for each input, in the order of
     the arguments of ``forward`` or by their names.
@@ -56,7 +57,8 @@ def from_torch(
     Inputs are called like the arguments of ``forward`` where there are several; outputs like the keys of a dictionary where
     the module returns one, otherwise ``output``, or ``output_0``, ``output_1``, … of a tuple. ``output`` chooses the one that
     is explained, the first by default. ``device`` is where it computes, ``"cpu"`` or ``"cuda"``: by default on the GPU that the
-    module lies on, where the package is built for it, and otherwise on the processor. The module is exported in memory, once for the same weights, numbers and code. What
+    module lies on, where the package is built for it, and otherwise on the processor. ``preset`` says how
+    pictures are made ready, as in :func:`load`; tensors are taken as they are. The module is exported in memory, once for the same weights, numbers and code. What
     the exported network returns is compared with what the module returns, and a warning says so if they differ.
     """
     import torch
@@ -73,14 +75,15 @@ def from_torch(
     if training is not None:
         raise ValueError(f"the module is in training mode (at '{training}'); call .eval() on it first")
     device = of_tensors([*module.parameters(), *module.buffers(), *inputs]) if device is None else device
-    key = _fingerprint(module, inputs, (output, threads, device))
+    key = _fingerprint(module, inputs, (output, threads, device, preset))
     # Exporting changes what belongs to the whole process, its loggers and outputs.
     with _exporting:
         if key in _models:
             _models.move_to_end(key)
             return _models[key]._for_module(module)
         plain, inputs = _on_processor(module, inputs)
-        model = _exported(plain, inputs, {"input_shape": None, "output": output, "threads": threads, "device": device})
+        options = {"input_shape": None, "output": output, "threads": threads, "device": device, "preset": preset}
+        model = _exported(plain, inputs, options)
         model._module = module
         _compare(model, plain, inputs)
         _models[key] = model

@@ -51,6 +51,7 @@ impl Opening {
         precision: &str,
         threads: usize,
         device: &str,
+        preset: Option<&str>,
     ) -> PyResult<Self> {
         let precision = match precision {
             "float32" => Precision::F32,
@@ -67,6 +68,9 @@ impl Opening {
         if let Some(output) = output {
             let Ok(choice) = output.parse::<OutputChoice>();
             options = options.output(choice);
+        }
+        if let Some(preset) = preset {
+            options = options.preset(preset.parse().map_err(exception)?);
         }
         Ok(Opening { options, precision, threads, device: device.to_owned() })
     }
@@ -111,7 +115,7 @@ fn unknown_device(device: &str) -> PyErr {
 impl Network {
     /// Opens an ONNX file.
     #[staticmethod]
-    #[pyo3(signature = (path, *, input_shape=None, output=None, precision="float32", threads=0, device="cpu", arch=None))]
+    #[pyo3(signature = (path, *, input_shape=None, output=None, precision="float32", threads=0, device="cpu", preset=None, arch=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
     fn open(
         py: Python<'_>,
@@ -121,9 +125,10 @@ impl Network {
         precision: &str,
         threads: usize,
         device: &str,
+        preset: Option<&str>,
         arch: Option<&str>,
     ) -> PyResult<Self> {
-        let opening = Opening::new(input_shape, output, precision, threads, device)?;
+        let opening = Opening::new(input_shape, output, precision, threads, device, preset)?;
         let origin = match arch {
             Some(name) => Origin::architecture(name, path),
             None => Origin::onnx(path),
@@ -134,7 +139,7 @@ impl Network {
 
     /// Reads the bytes of an ONNX file.
     #[staticmethod]
-    #[pyo3(signature = (data, *, name="the network", input_shape=None, output=None, precision="float32", threads=0, device="cpu"))]
+    #[pyo3(signature = (data, *, name="the network", input_shape=None, output=None, precision="float32", threads=0, device="cpu", preset=None))]
     #[allow(clippy::too_many_arguments, reason = "keywords of a Python function")]
     fn read(
         py: Python<'_>,
@@ -145,8 +150,9 @@ impl Network {
         precision: &str,
         threads: usize,
         device: &str,
+        preset: Option<&str>,
     ) -> PyResult<Self> {
-        let opening = Opening::new(input_shape, output, precision, threads, device)?;
+        let opening = Opening::new(input_shape, output, precision, threads, device, preset)?;
         let model = py.detach(|| opening.options.read(name, data));
         opening.network(model)
     }

@@ -56,6 +56,25 @@ def test_integrated_gradients_add_up_to_the_gain(model, photograph):
     assert abs(found.sum() - gain) < 1e-2 * abs(gain)
 
 
+def test_pictures_are_made_ready_as_the_preset_says(model, photograph, tmp_path):
+    normalised = ms.samples.samples(photograph, model._network("float32"), "float32").array
+    mean, std = (np.array(row, "float32").reshape(1, 3, 1, 1) for row in ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225)))
+    from_zero_to_one = normalised * std + mean
+    assert 0 <= from_zero_to_one.min() + 1e-6 and 0.5 < from_zero_to_one.max() < 1 + 1e-6
+    opened = ms.load(ms.assets.network(), preset="unit")
+    np.testing.assert_allclose(opened.run(photograph), model.run(from_zero_to_one), rtol=1e-4, atol=1e-4)
+    assert np.abs(opened.run(photograph) - model.run(photograph)).max() > 0.1
+    # What is given as an array is ready; what is pickled or compiled stays so.
+    np.testing.assert_array_equal(opened.run(normalised), model.run(normalised))
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(opened)).run(photograph), opened.run(photograph))
+    opened.compile("gradient").save(tmp_path / "explained.onnx")
+    assert ms.load(tmp_path / "explained.onnx")._network("float32").prepare(_monosplit.decode_picture(photograph))[0].max() <= 1
+    with opened.serve(photograph) as page:
+        assert page.address.endswith("#preset=unit")
+    with pytest.raises(ValueError, match="no preprocessing named 'cifar'.*imagenet-bgr"):
+        ms.load(ms.assets.network(), preset="cifar")
+
+
 def test_every_kind_of_input_gives_the_same(model, photograph, tmp_path):
     import io
 

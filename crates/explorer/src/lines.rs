@@ -88,11 +88,9 @@ impl Wanted<'_> {
             arguments.push(format!("{}={value}", key.replace('-', "_")));
         }
         let call = arguments.join(", ").replacen("ms_picture", &text(self.picture), 1);
-        let note = self.preset.map_or(String::new(), |preset| {
-            format!("# The page prepared the picture as '{preset}'; hand over an array to do so here.\n")
-        });
+        let preset = self.preset.map_or(String::new(), |preset| format!(", preset={}", text(preset)));
         format!(
-            "import monosplit as ms\n\n{note}model = ms.load({})\ne = model.explain({call})\ne.attributions, e.maps",
+            "import monosplit as ms\n\nmodel = ms.load({}{preset})\ne = model.explain({call})\ne.attributions, e.maps",
             text(self.network)
         )
     }
@@ -153,6 +151,28 @@ fn file_word(name: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_language_says_another_preprocessing() {
+        let guessed = Wanted {
+            network: "net.onnx",
+            picture: "cat.png",
+            preset: None,
+            method: "splitcam",
+            alpha: Some(0.3),
+            layer: None,
+            class: 3,
+            rival: None,
+        };
+        let changed = Wanted { preset: Some("unit"), ..guessed };
+        assert!(changed.command().contains(" --preset unit "));
+        assert!(changed.python().contains("model = ms.load(\"net.onnx\", preset=\"unit\")\n"));
+        assert!(changed.rust().contains("\"unit\".parse::<Preset>()?"));
+        assert!(guessed.python().contains("model = ms.load(\"net.onnx\")\n"));
+        for lines in [guessed.command(), guessed.python(), guessed.rust()] {
+            assert!(!lines.to_lowercase().contains("preset"), "{lines}");
+        }
+    }
 
     #[test]
     fn names_are_quoted_where_they_must_be() {

@@ -247,6 +247,9 @@ impl Compilation {
         for (key, value) in told.filter(|(key, _)| [CLASSES, PRESET].contains(&key.as_str())) {
             graph.set_metadata(key.clone(), value.clone());
         }
+        if let Some(preset) = model.opened_with().preset {
+            graph.set_metadata(PRESET, preset.name());
+        }
         if is_target && let Some(classes) = model.classes().filter(|&classes| classes <= MOST_NAMES) {
             graph.set_metadata(CLASSES, Labels::of(model, classes).to_text());
         }

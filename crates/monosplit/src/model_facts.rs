@@ -16,9 +16,13 @@ const CLASS_OUTPUT: Hint = Hint::new("class-output", "choose an output that hold
 const TARGET: Hint = Hint::new("target", "name a target, which says what of the outputs is explained");
 
 impl Model {
-    /// The preprocessing that the network's own file names, as files written by training do.
+    /// The preprocessing that was named when the network was opened ([`ModelOptions::preset`](crate::ModelOptions::preset)), or
+    /// that its own file names, as files written by training do.
     pub fn preset(&self) -> Result<Option<Preset>> {
-        self.metadata(PRESET).map(str::parse).transpose()
+        match self.opened_with().preset {
+            Some(preset) => Ok(Some(preset)),
+            None => self.metadata(PRESET).map(str::parse).transpose(),
+        }
     }
 
     /// How pictures are made ready for the network unless told otherwise: by [`Model::pixel_values`], at the network's size.

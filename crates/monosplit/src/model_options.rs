@@ -7,6 +7,7 @@ use monosplit_engine::Precision;
 use monosplit_graph::onnx::{self, ImportReport};
 use monosplit_graph::passes::{CanonicalOptions, Stored};
 use monosplit_graph::{Graph, Result};
+use monosplit_image::Preset;
 
 use crate::model::{self, Model};
 use crate::output_choice::OutputChoice;
@@ -96,6 +97,7 @@ pub struct ModelOptions {
     pub(crate) open_batch: bool,
     pub(crate) output: Option<String>,
     pub(crate) output_word: Option<String>,
+    pub(crate) preset: Option<Preset>,
 }
 
 impl Default for ModelOptions {
@@ -110,6 +112,7 @@ impl Default for ModelOptions {
             open_batch: false,
             output: None,
             output_word: None,
+            preset: None,
         }
     }
 }
@@ -190,6 +193,13 @@ impl ModelOptions {
         self.output = choice.name;
         self.output_word = choice.word;
         self.canonical.logits = !choice.probabilities;
+        self
+    }
+
+    /// How pictures are made ready, in place of what the network's file names or its graph tells.
+    #[must_use]
+    pub fn preset(mut self, preset: Preset) -> Self {
+        self.preset = Some(preset);
         self
     }
 

@@ -26,7 +26,7 @@ pub struct PixelValues {
 }
 
 impl Model {
-    /// The preprocessing of pictures unless told otherwise: what the network's file names; bytes or values from 0 to 1
+    /// The preprocessing of pictures unless told otherwise: what was named when the network was opened, or what its file names; bytes or values from 0 to 1
     /// without normalisation where the network reads integers or scales its input itself; otherwise that of torchvision's
     /// networks trained on ImageNet.
     pub fn pixel_values(&self) -> Result<PixelValues> {

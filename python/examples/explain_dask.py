@@ -29,7 +29,6 @@ def main() -> None:
     paths = [str(path) for path in sorted(Path(sys.argv[1]).glob("*.png"))]
     found = dask.compute(*(work(paths[at : at + BATCH]) for at in range(0, len(paths), BATCH)), num_workers=2)
     columns = {name: np.concatenate([np.asarray(one[name]) for one in found]) for name in found[0]}
-    columns["reason"] = np.array([reason or "" for reason in columns["reason"]])
     np.savez(sys.argv[2], **{name: column.astype(str) if column.dtype == object else column for name, column in columns.items()})
 
 

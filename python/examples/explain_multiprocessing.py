@@ -31,7 +31,6 @@ def main() -> None:
     with multiprocessing.get_context("spawn").Pool(2, initializer=prepare) as pool:
         found = pool.map(work, batches)
     columns = {name: np.concatenate([np.asarray(one[name]) for one in found]) for name in found[0]}
-    columns["reason"] = np.array([reason or "" for reason in columns["reason"]])
     np.savez(sys.argv[2], **{name: column.astype(str) if column.dtype == object else column for name, column in columns.items()})
 
 

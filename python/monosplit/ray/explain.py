@@ -29,7 +29,8 @@ class Explain:
 
     The result has the other columns of the batch, ``class``, ``class_name``, ``probability`` and ``reason``, and for each
     method a column of maps ``[H, W]`` in ``maps``, a type of numpy; ``maps=None`` leaves them out. A picture that cannot be
-    read has a ``reason``, class -1 and a map of NaN, and the others of its batch are explained all the same.
+    read has a ``reason``, class -1 and a map of NaN, and the others of its batch are explained all the same. Columns of texts
+    are empty where there is nothing to say, so that all batches have the same types.
 
     ``device`` is as for :func:`monosplit.load`; none is the GPU that Ray gave the process (``num_gpus=1``), where the package
     was built for GPUs, and otherwise the processor.
@@ -84,7 +85,7 @@ class Explain:
             if good:
                 e = explainer.explain(samples, target=self._class)
                 classes[good] = e.classes
-                names[good] = e.class_names
+                names[good] = [name or "" for name in e.class_names]
                 probabilities[good] = [np.nan if value is None else value for value in e.probabilities]
                 if maps is not None:
                     maps[good] = e.maps
@@ -105,7 +106,7 @@ class Explain:
 
     def _samples(self, pictures: Sequence[Any]) -> tuple[NDArray[Any], list[int], NDArray[Any]]:
         """The samples of the pictures that can be read, which those are, and why the others are not."""
-        reasons = np.full(len(pictures), None, dtype=object)
+        reasons = np.full(len(pictures), "", dtype=object)
         arrays, good = [], []
         reader = next(iter(self._explainers.values()))
         for index, picture in enumerate(pictures):

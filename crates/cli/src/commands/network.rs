@@ -26,10 +26,10 @@ pub(crate) struct NetworkArgs {
     #[arg(long, value_name = "FILE", requires = "arch", verbatim_doc_comment)]
     pub(crate) weights: Option<PathBuf>,
 
-    /// The shape of one sample where the file leaves it open, as C,H,W (3,224,224 for example; 128
-    /// for texts of 128 tokens). Of several inputs it is that of all it fits; NAME=C,H,W, given as
-    /// often as needed, is that of one. An architecture is built for images of 3,224,224 unless
-    /// this says otherwise.
+    /// The shape of one sample where the file leaves it open, as C,H,W (3,224,224 for example;
+    /// 128 for texts of 128 tokens). Of several inputs it is that of all it fits; NAME=C,H,W,
+    /// given as often as needed, is that of one. An architecture is built for images of
+    /// 3,224,224 unless this says otherwise.
     #[arg(long, value_name = "[NAME=]C,H,W", value_parser = input_shape, verbatim_doc_comment)]
     input_shape: Vec<InputShape>,
 

@@ -55,9 +55,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(1..=65536))]
     upload: u32,
 
-    /// Compute in the browser, by WebAssembly, instead of with this machine's engine: the page that
-    /// scripts/build_web.sh has built in FOLDER [default: target/explorer], with its threads where
-    /// they were built. Nothing but files is sent.
+    /// Compute in the browser, by WebAssembly, instead of with this machine's engine: the page
+    /// that scripts/build_web.sh has built in FOLDER [default: target/explorer], with its threads
+    /// where they were built. Nothing but files is sent.
     #[arg(
         long,
         value_name = "FOLDER",

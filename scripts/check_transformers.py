@@ -13,7 +13,6 @@ The exit code is 1 if a limit is passed.
 
 import argparse
 import pathlib
-import subprocess
 import sys
 import tempfile
 import warnings
@@ -23,6 +22,7 @@ import onnxruntime
 import torch
 import transformers
 from captum.attr import LayerIntegratedGradients
+from check_inputs import asked, distance
 
 ROOT = pathlib.Path(__file__).parent.parent
 STEPS, LENGTH, WORDS, LAST, PADDING = 20, 10, 99, 98, 1
@@ -91,16 +91,6 @@ def exported(network, values, file, dynamo):
                           opset_version=17)
     # The older exporter leaves the network as it was when it was made.
     network.eval()
-
-
-def asked(*words):
-    done = subprocess.run([*map(str, words), "--quiet"], capture_output=True, text=True)
-    if done.returncode:
-        sys.exit(f"{' '.join(map(str, words))}\n{done.stderr}")
-
-
-def distance(found, wanted):
-    return float(abs(found.reshape(wanted.shape) - wanted).max() / abs(wanted).max())
 
 
 def main():

@@ -30,17 +30,6 @@ MADE_BY = ("version", "engine", "instructions", "seconds")
 """The columns that say how a row was made."""
 
 
-def rows(store):
-    """The columns of the results and their rows, sorted."""
-    connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
-    try:
-        names = [column[1] for column in connection.execute("PRAGMA table_info(results)") if column[1] != "seconds"]
-        found = connection.execute(f"SELECT {', '.join(names)} FROM results").fetchall()
-    finally:
-        connection.close()
-    return names, sorted([each.hex() if isinstance(each, float) else str(each) for each in row] for row in found)
-
-
 def measure(arguments):
     import ray
     import small_experiment
@@ -57,7 +46,7 @@ def measure(arguments):
         report = ms.ray.evaluate(experiment, store=store, workers=arguments.workers, **gpus)
         ray.shutdown()
         print(f"{report.rows} rows measured, {report.rate:.1f} rows/s; workers: {dict(report.instructions)}")
-        names, found = rows(store)
+        names, found = small_experiment.table(store)
         with open(arguments.rows, "w", newline="") as out:
             csv.writer(out).writerows([names, *found])
         if arguments.keep:

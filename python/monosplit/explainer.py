@@ -65,10 +65,14 @@ class Explainer:
         """Explains samples: see :meth:`Model.explain`."""
         given = self._samples(x)
         found = self._run(given, target, progress)
+        return self._explanation(found, returned(found.take_attributions(), given.origin), found.take_maps(), given)
+
+    def _explanation(self, found: Any, attributions: Any, maps: Any, explained: Any) -> Explanation:
+        """What was found, beside the attributions and maps of what was explained."""
         facts = {"options": self.options, "origin": self._model.name, **found.diagnostics()}
         return Explanation(
-            attributions=returned(found.take_attributions(), given.origin),
-            maps=found.take_maps(),
+            attributions=attributions,
+            maps=maps,
             scores=found.scores(),
             classes=found.classes(),
             class_names=found.class_names(),
@@ -80,7 +84,7 @@ class Explainer:
             target=self._network.target,
             exponents=found.exponents(),
             facts=facts,
-            samples=given,
+            samples=explained,
             _model=self._model,
         )
 

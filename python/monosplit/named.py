@@ -65,23 +65,11 @@ class NamedExplainer(Explainer):
         """Explains samples: see :meth:`Model.explain`."""
         given = self._given(x)
         found = self._found(given, target, progress)
-        facts = {"options": self.options, "origin": self._model.name, **found.diagnostics()}
-        return Explanation(
-            attributions=self._alone(self._attributions(found, given)),
-            maps=self._alone({name: found.take_maps(index) for index, name in enumerate(self.of)}),
-            scores=found.scores(),
-            classes=found.classes(),
-            class_names=found.class_names(),
-            probabilities=found.probabilities(),
-            method=self._compiled.method,
-            title=self._compiled.title,
-            layer=None,
-            alpha=self._compiled.alpha,
-            target=self._network.target,
-            exponents=found.exponents(),
-            facts=facts,
-            samples=self._alone({name: given[name] for name in self.of}),
-            _model=self._model,
+        return self._explanation(
+            found,
+            self._alone(self._attributions(found, given)),
+            self._alone({name: found.take_maps(index) for index, name in enumerate(self.of)}),
+            self._alone({name: given[name] for name in self.of}),
         )
 
     def _given(self, x: Any) -> dict[str, Samples]:

@@ -11,7 +11,7 @@ use monosplit::graph::{Kind, Tensor};
 use monosplit::{Labels, Model, RankedClass, ScoreKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::arrays;
 use crate::errors::exception;
@@ -63,9 +63,7 @@ impl CompiledExplainer {
     /// All options that have an effect, given or default.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let options = PyDict::new(py);
-        self.options.iter().try_for_each(|(key, value)| options.set_item(key, value))?;
-        Ok(options)
+        self.options.iter().map(|(key, value)| (key, value)).into_py_dict(py)
     }
 
     /// Explains samples along the first axis. `classes` has one number for each sample or for all; none is the class with the

@@ -9,7 +9,7 @@ use monosplit::graph::batch::rows;
 use monosplit::{InputsExplainer, Labels, Model, ScoreKind};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
+use pyo3::types::{IntoPyDict, PyDict};
 
 use crate::arrays;
 use crate::errors::exception;
@@ -98,9 +98,7 @@ impl CompiledInputs {
     /// All options that have an effect, given or default.
     #[getter]
     fn options<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let options = PyDict::new(py);
-        self.options.iter().try_for_each(|(key, value)| options.set_item(key, value))?;
-        Ok(options)
+        self.options.iter().map(|(key, value)| (key, value)).into_py_dict(py)
     }
 
     /// The explained inputs: name, and whether it holds token ids, whose embedding is explained.

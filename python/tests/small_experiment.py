@@ -71,15 +71,20 @@ def alone(experiment: Path, store: Path) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
 
 
-def rows(store: Path) -> list[tuple]:
-    """All rows but their times, with the bits of their values."""
+def table(store: Path) -> tuple[list[str], list[tuple]]:
+    """The names of the columns but the times, and all rows sorted, with the bits of their values."""
     connection = sqlite3.connect(f"file:{store}?mode=ro", uri=True)
     try:
         names = [column[1] for column in connection.execute("PRAGMA table_info(results)") if column[1] != "seconds"]
         found = connection.execute(f"SELECT {', '.join(names)} FROM results").fetchall()
     finally:
         connection.close()
-    return sorted(tuple(each.hex() if isinstance(each, float) else str(each) for each in row) for row in found)
+    return names, sorted(tuple(each.hex() if isinstance(each, float) else str(each) for each in row) for row in found)
+
+
+def rows(store: Path) -> list[tuple]:
+    """All rows but their times, with the bits of their values."""
+    return table(store)[1]
 
 
 def count(store: Path) -> int:

@@ -274,6 +274,19 @@ def quantised():
         np.save(FOLDER / f"quantised_{name}.y.npy", run(f"quantised_{name}", {"x": x[:4]}))
 
 
+def quantised_resize():
+    """Numbers of eight bits resized as they are, which ONNX Runtime cuts off to whole numbers, and then as real numbers."""
+    x = np.random.default_rng(12).standard_normal((2, 2, 4, 5)).astype(np.float32)
+    for name, zero in [("u8", np.uint8(117)), ("s8", np.int8(-11))]:
+        held = {"scale": np.float32(0.05), "zero": zero, "scales": np.float32([1, 1, 2, 1.5])}
+        nodes = [helper.make_node("QuantizeLinear", ["x", "scale", "zero"], ["q"], name="quantise"),
+                 helper.make_node("Resize", ["q", "", "scales"], ["larger"], name="resize", mode="linear"),
+                 helper.make_node("DequantizeLinear", ["larger", "scale", "zero"], ["y"], name="dequantise")]
+        name = f"quantised_resize_{name}"
+        save(name, nodes, [("x", TensorProto.FLOAT, ["n", 2, 4, 5])], [("y", ["n", 2, 8, 7])], held)
+        keep(name, x)
+
+
 def main():
     FOLDER.mkdir(parents=True, exist_ok=True)
     pixels = picture()
@@ -283,6 +296,7 @@ def main():
     other_types()
     odd_networks()
     quantised()
+    quantised_resize()
 
 
 if __name__ == "__main__":

@@ -116,6 +116,27 @@ fn issue_27_7_quantised_networks_give_the_scores_of_onnx_runtime() {
     assert!(said.contains("6 quantisers whose scale depends on the input are left out"), "{said}");
 }
 
+/// Numbers of eight bits are resized as the real numbers they stand for. ONNX Runtime cuts the integers off towards zero, so it is
+/// at most one step behind, always on that side (a whole number may come out just below itself).
+#[test]
+fn issue_29_quantised_numbers_are_resized_without_cutting_off() {
+    const STEP: f64 = 0.05;
+    for (name, zero) in [("quantised_resize_u8", 117.0), ("quantised_resize_s8", -11.0)] {
+        let (found, _) = raw("run", name, &format!("{name}.x.npy"), &[]);
+        let cut = array(&fixture(&format!("{name}.y.npy")));
+        let integers = |values: &Tensor| values.to_f64().iter().map(|y| y / STEP + zero).collect::<Vec<_>>();
+        let (found, cut) = (integers(&found), integers(&cut));
+        let lost: Vec<f64> = found.iter().zip(&cut).map(|(q, whole)| (q - whole) * q.signum()).collect();
+        assert!(lost.iter().all(|&lost| lost > -1e-4 && lost < 1.0 + 1e-4), "{name}: {lost:?}");
+        let most = lost.iter().copied().fold(0.0, f64::max);
+        assert!(most > 0.5, "{name}: ONNX Runtime cuts off {most} steps at most");
+        assert!(
+            cut.iter().any(|&q| q < 0.0) == (zero < 0.0),
+            "{name}: integers below zero are tried where there are any"
+        );
+    }
+}
+
 /// Exporters pick the row of a text's last token, and the elements of its mask, by positions that count the batch.
 #[test]
 fn issue_29_positions_in_the_batch_pick_something_of_every_sample() {

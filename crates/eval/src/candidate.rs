@@ -51,33 +51,26 @@ impl Candidate {
             Source::Mask | Source::Given(_) => None,
         }
     }
-
-    /// Identifies its map among candidates with the same run-time settings.
-    pub(crate) fn map_key(&self) -> String {
-        match &self.source {
-            Source::Method(method, layer) => format!("{method:?} at {layer:?}, {:?}", self.finish),
-            Source::Mask | Source::Given(_) => String::new(),
-        }
-    }
 }
 
 /// Groups candidates whose maps are computed by one program. Those of a group have the same run-time settings and at most
 /// `most` different maps. The grouping depends on the candidates alone.
 pub(crate) fn groups(candidates: &[Candidate], most: usize) -> Vec<Vec<usize>> {
-    let mut groups: Vec<(Settings, Vec<String>, Vec<usize>)> = Vec::new();
+    type Group = (Settings, Vec<Option<MapRequest>>, Vec<usize>);
+    let mut groups: Vec<Group> = Vec::new();
     for (index, candidate) in candidates.iter().enumerate() {
-        let key = candidate.map_key();
-        let fits = |(settings, maps, _): &&mut (Settings, Vec<String>, Vec<usize>)| {
-            *settings == candidate.settings && (maps.contains(&key) || maps.len() < most)
+        let map = candidate.request();
+        let fits = |(settings, maps, _): &&mut Group| {
+            *settings == candidate.settings && (maps.contains(&map) || maps.len() < most)
         };
         match groups.iter_mut().find(fits) {
             Some((_, maps, members)) => {
-                if !maps.contains(&key) {
-                    maps.push(key);
+                if !maps.contains(&map) {
+                    maps.push(map);
                 }
                 members.push(index);
             }
-            None => groups.push((candidate.settings.clone(), vec![key], vec![index])),
+            None => groups.push((candidate.settings.clone(), vec![map], vec![index])),
         }
     }
     groups.into_iter().map(|(_, _, members)| members).collect()
@@ -85,7 +78,9 @@ pub(crate) fn groups(candidates: &[Candidate], most: usize) -> Vec<Vec<usize>> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use monosplit_explain::methods::SplitGrad;
+    use monosplit_explain::ReferenceImage;
+    use monosplit_explain::methods::{DeepLift, PoolChange, SplitGrad};
+    use monosplit_graph::Tensor;
 
     use super::*;
 
@@ -106,6 +101,18 @@ pub(crate) mod tests {
             finish: Finish::default(),
             settings: Settings::default().alpha(alpha),
         }
+    }
+
+    #[test]
+    fn maps_of_unlike_baselines_are_two_maps() {
+        let with = |last: f32| {
+            let baseline = Tensor::vector([vec![0.0; 15], vec![last]].concat());
+            let lift = DeepLift { baseline: ReferenceImage::Image(baseline), pool: PoolChange::default() };
+            Candidate { source: Source::Method(Arc::new(lift), None), ..candidate("", 0.5, false) }
+        };
+        let requests = [0.0, 1.0, 0.0].map(|last| with(last).request());
+        assert_ne!(requests[0], requests[1]);
+        assert_eq!(requests[0], requests[2]);
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub struct EvaluatedModel<'a> {
     scores: Explainer,
     /// The same with the choices of its target held at another image.
     held: Option<HeldScores>,
-    compiled: Mutex<Vec<(Vec<String>, Arc<Explainer>)>>,
+    compiled: Mutex<Vec<(Vec<MapRequest>, Arc<Explainer>)>>,
     perturbation_scorer: PerturbationScorer,
 }
 
@@ -102,7 +102,6 @@ impl<'a> EvaluatedModel<'a> {
     /// Compiles a group of candidates with the same run-time settings.
     pub fn compile_group(&self, candidates: &[&Candidate]) -> Result<CompiledGroup> {
         let mut requests: Vec<MapRequest> = Vec::new();
-        let mut keys: Vec<String> = Vec::new();
         let mut origins = Vec::with_capacity(candidates.len());
         for candidate in candidates {
             let Some(request) = candidate.request() else {
@@ -112,11 +111,9 @@ impl<'a> EvaluatedModel<'a> {
                 });
                 continue;
             };
-            let key = candidate.map_key();
-            let at = keys.iter().position(|known| *known == key).unwrap_or_else(|| {
-                keys.push(key);
+            let at = requests.iter().position(|known| *known == request).unwrap_or_else(|| {
                 requests.push(request);
-                keys.len() - 1
+                requests.len() - 1
             });
             origins.push(MapOrigin::Computed(at));
         }
@@ -124,16 +121,16 @@ impl<'a> EvaluatedModel<'a> {
         if candidates.iter().any(|c| c.settings != settings && matches!(c.source, Source::Method(..))) {
             return Err(Error::argument("candidates of a group have the same run-time settings"));
         }
-        let explainer = self.explainer(keys, &requests)?;
+        let explainer = self.explainer(&requests)?;
         let absolute = candidates.iter().map(|candidate| candidate.configuration.absolute).collect();
         Ok(CompiledGroup { explainer, requests, settings, origins, absolute })
     }
 
-    fn explainer(&self, keys: Vec<String>, requests: &[MapRequest]) -> Result<Arc<Explainer>> {
+    fn explainer(&self, requests: &[MapRequest]) -> Result<Arc<Explainer>> {
         let Ok(mut compiled) = self.compiled.lock() else {
             return Ok(Arc::new(Explainer::new(&self.graph, requests, self.engine)?));
         };
-        if let Some(at) = compiled.iter().position(|(known, _)| *known == keys) {
+        if let Some(at) = compiled.iter().position(|(known, _)| known == requests) {
             let found = compiled.remove(at);
             let explainer = found.1.clone();
             compiled.push(found);
@@ -143,7 +140,7 @@ impl<'a> EvaluatedModel<'a> {
             compiled.remove(0);
         }
         let explainer = Arc::new(Explainer::new(&self.graph, requests, self.engine)?);
-        compiled.push((keys, explainer.clone()));
+        compiled.push((requests.to_vec(), explainer.clone()));
         Ok(explainer)
     }
 }

@@ -313,9 +313,9 @@ fn network(graph: &Graph, sources: &[Source], parts: &[InputPart]) -> Result<Gra
         };
         own.push(value);
     }
-    let is_explained = |id: &NodeId| sources.iter().any(|source| source.value() == *id);
-    let needed = needed(graph, is_explained);
-    for &id in graph.inputs().iter().filter(|id| !is_explained(id)) {
+    let is_explained = |id: NodeId| sources.iter().any(|source| source.value() == id);
+    let needed = graph.ancestors_until(graph.outputs().iter().map(|output| output.node), is_explained);
+    for &id in graph.inputs().iter().filter(|&&id| !is_explained(id)) {
         let is_source = sources.iter().any(|source| source.input == id);
         if !is_source || needed[id.index()] {
             copies.insert(id, g.add_copy(graph.node(id), &[])?);
@@ -359,18 +359,6 @@ impl InputPart {
     pub(crate) fn layer(&self) -> String {
         format!("{}:out", self.value_name())
     }
-}
-
-/// Which nodes the outputs need if the values for which `is_known` holds are known.
-fn needed(graph: &Graph, is_known: impl Fn(&NodeId) -> bool) -> Vec<bool> {
-    let mut needed = vec![false; graph.len()];
-    graph.outputs().iter().for_each(|output| needed[output.node.index()] = true);
-    for (id, node) in graph.nodes().rev().filter(|(id, _)| !is_known(id)) {
-        if needed[id.index()] {
-            node.inputs.iter().for_each(|input| needed[input.index()] = true);
-        }
-    }
-    needed
 }
 
 /// The length of the sample axis of a network's inputs.

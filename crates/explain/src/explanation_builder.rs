@@ -3,7 +3,6 @@
 
 use std::any::{Any, TypeId};
 use std::collections::HashMap;
-use std::fmt::Debug;
 use std::rc::Rc;
 
 use monosplit_autodiff::{GradientRules, Rules, Walk};
@@ -32,7 +31,23 @@ pub struct ExplanationBuilder<'a> {
     pub(crate) class_in_range: Option<NodeId>,
     class: NodeId,
     seed: NodeId,
-    shared: HashMap<(TypeId, String), Box<dyn Any>>,
+    shared: SharedValues,
+}
+
+/// What has been added to the graph and is asked for again: for each type of keys and values a list of pairs.
+#[derive(Default)]
+struct SharedValues(HashMap<TypeId, Box<dyn Any>>);
+
+impl SharedValues {
+    fn list<K: 'static, V: 'static>(&mut self) -> &mut Vec<(K, V)> {
+        type List<K, V> = Vec<(K, V)>;
+        let list = self.0.entry(TypeId::of::<List<K, V>>()).or_insert_with(|| Box::new(List::<K, V>::new()));
+        list.downcast_mut().expect("the list of a type is kept under that type")
+    }
+
+    fn position<K: PartialEq + 'static, V: 'static>(&mut self, key: &K) -> Option<usize> {
+        self.list::<K, V>().iter().position(|(known, _)| known == key)
+    }
 }
 
 impl<'a> ExplanationBuilder<'a> {
@@ -45,7 +60,7 @@ impl<'a> ExplanationBuilder<'a> {
         let (class, class_in_range) = class_numbers(&mut graph, network, class, table)?;
         let seed = one_hot(&mut graph, class, table)?;
         let scale = Scale::of(network);
-        let shared = HashMap::new();
+        let shared = SharedValues::default();
         let (has_probabilities, baseline, copies) = (true, None, None);
         Ok(ExplanationBuilder {
             network,
@@ -167,24 +182,14 @@ impl<'a> ExplanationBuilder<'a> {
     where
         R: Rules<Message = NodeId> + Clone + PartialEq + 'static,
     {
-        type Walks<R> = Vec<(R, Walk<R>)>;
-        let key = (TypeId::of::<Walks<R>>(), String::new());
-        let known = self.shared.remove(&key).and_then(|known| known.downcast::<Walks<R>>().ok());
-        let mut walks = known.unwrap_or_default();
-        let index = walks.iter().position(|(own, _)| *own == rules).unwrap_or_else(|| {
-            walks.push((rules.clone(), Walk::new(rules, self.scores(), self.seed)));
-            walks.len() - 1
-        });
-        let message = walks[index].1.message(&mut self.graph, self.network, at)?;
-        self.shared.insert(key, walks);
-        message.ok_or_else(|| self.unused_layer(at))
+        self.message(rules.clone(), at, |builder| Ok(Walk::new(rules, builder.scores(), builder.seed)))
     }
 
     /// The message of the value `at` in the walk that `key` tells apart from others of its rule set. `begin` starts the walk
     /// where it is first asked for.
-    pub(crate) fn message<R: Rules + 'static>(
+    pub(crate) fn message<K: PartialEq + 'static, R: Rules + 'static>(
         &mut self,
-        key: &dyn Debug,
+        key: K,
         at: NodeId,
         begin: impl FnOnce(&mut Self) -> Result<Walk<R>>,
     ) -> Result<R::Message> {
@@ -192,41 +197,43 @@ impl<'a> ExplanationBuilder<'a> {
     }
 
     /// The same; none where the class scores do not depend on the value.
-    pub(crate) fn message_if_any<R: Rules + 'static>(
+    pub(crate) fn message_if_any<K: PartialEq + 'static, R: Rules + 'static>(
         &mut self,
-        key: &dyn Debug,
+        key: K,
         at: NodeId,
         begin: impl FnOnce(&mut Self) -> Result<Walk<R>>,
     ) -> Result<Option<R::Message>> {
-        let key = (TypeId::of::<Walk<R>>(), format!("{key:?}"));
-        let mut walk = match self.shared.remove(&key).and_then(|known| known.downcast::<Walk<R>>().ok()) {
-            Some(walk) => walk,
-            None => Box::new(begin(self)?),
+        let index = match self.shared.position::<K, Walk<R>>(&key) {
+            Some(index) => index,
+            None => {
+                let walk = begin(self)?;
+                let walks = self.shared.list();
+                walks.push((key, walk));
+                walks.len() - 1
+            }
         };
-        let message = walk.message(&mut self.graph, self.network, at)?;
-        self.shared.insert(key, walk);
-        Ok(message)
+        let (_, walk) = &mut self.shared.list::<K, Walk<R>>()[index];
+        walk.message(&mut self.graph, self.network, at)
     }
 
     /// The value cached under `key`; `build` makes it where it is first asked for.
-    pub(crate) fn shared<T: 'static>(
+    pub(crate) fn shared<K: PartialEq + 'static, T: 'static>(
         &mut self,
-        key: &dyn Debug,
+        key: K,
         build: impl FnOnce(&mut Self) -> Result<T>,
     ) -> Result<Rc<T>> {
-        let key = (TypeId::of::<Rc<T>>(), format!("{key:?}"));
-        if let Some(known) = self.shared.get(&key).and_then(|known| known.downcast_ref::<Rc<T>>()) {
-            return Ok(known.clone());
+        if let Some(index) = self.shared.position::<K, Rc<T>>(&key) {
+            return Ok(self.shared.list::<K, Rc<T>>()[index].1.clone());
         }
         let built = Rc::new(build(self)?);
-        self.shared.insert(key, Box::new(built.clone()));
+        self.shared.list().push((key, built.clone()));
         Ok(built)
     }
 
     /// An input of the explanation, added where it is first asked for.
     pub(crate) fn added_input(&mut self, name: &'static str, shape: Shape) -> Result<NodeId> {
         let key = (name, shape.clone());
-        let id = self.shared(&key, |builder| Ok(builder.graph.input(name, shape, Kind::Float)))?;
+        let id = self.shared(key, |builder| Ok(builder.graph.input(name, shape, Kind::Float)))?;
         Ok(*id)
     }
 
@@ -310,15 +317,9 @@ mod tests {
 
     use super::*;
 
-    /// The gradient times a factor at each node. All of them are printed alike.
+    /// The gradient times a factor at each node.
     #[derive(Clone, Copy, PartialEq)]
     struct Scaled(f64);
-
-    impl Debug for Scaled {
-        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-            f.write_str("Scaled")
-        }
-    }
 
     impl Rules for Scaled {
         type Message = NodeId;

@@ -1,6 +1,7 @@
 //! Attribution methods. Most are graph rewrites: they add nodes to the network's graph and return the node that holds the
 //! attribution. The others run the network many times and combine the results.
 
+use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,8 +15,33 @@ use crate::explanation_builder::ExplanationBuilder;
 use crate::finish::Finish;
 use crate::scaled::Scaled;
 
-/// An attribution method with its options.
-pub trait Method: fmt::Debug + Send + Sync {
+/// Methods of any type, compared. Every method that implements [`PartialEq`] has it.
+pub trait MethodEquality {
+    /// The method as a value of any type.
+    fn as_any(&self) -> &dyn Any;
+
+    /// Whether the other is of the same type and has the same options.
+    fn equals(&self, other: &dyn Method) -> bool;
+}
+
+impl<M: Method + PartialEq + 'static> MethodEquality for M {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn equals(&self, other: &dyn Method) -> bool {
+        other.as_any().downcast_ref::<M>().is_some_and(|other| self == other)
+    }
+}
+
+impl PartialEq for dyn Method {
+    fn eq(&self, other: &dyn Method) -> bool {
+        self.equals(other)
+    }
+}
+
+/// An attribution method with its options. Two methods with equal options share what they compute.
+pub trait Method: MethodEquality + fmt::Debug + Send + Sync {
     /// A short name that also tells its options apart where two of them are usually seen together: `splitcam-g`.
     fn name(&self) -> String;
 
@@ -177,6 +203,17 @@ pub struct MapRequest {
     pub called: Option<String>,
     /// The explained input whose part of the map this is; none is all that is explained.
     pub part: Option<InputPart>,
+}
+
+impl PartialEq for MapRequest {
+    fn eq(&self, other: &Self) -> bool {
+        let MapRequest { method, layer, finish, called, part } = other;
+        *self.method == **method
+            && self.layer == *layer
+            && self.finish == *finish
+            && self.called == *called
+            && self.part == *part
+    }
 }
 
 impl MapRequest {

@@ -55,7 +55,7 @@ impl Reference {
 impl ExplanationBuilder<'_> {
     /// The network on a baseline, added to the graph on first use.
     pub(crate) fn reference(&mut self, baseline: &ReferenceImage) -> Result<Rc<Reference>> {
-        self.shared(&("reference", baseline), |builder| {
+        self.shared(baseline.clone(), |builder| {
             let image = builder.graph.node(builder.image()).shape.clone();
             let one = match baseline {
                 ReferenceImage::Value(value) => builder.graph.number(*value),

@@ -62,7 +62,7 @@ impl StreamPart {
 impl ExplanationBuilder<'_> {
     /// The sum stream. For relevance walks it also keeps the sums of affine nodes before their bias.
     pub(crate) fn stream(&mut self, split: &Split, keep_contributions: bool) -> Result<Rc<SumStream>> {
-        self.shared(&(split, keep_contributions), |builder| {
+        self.shared((*split, keep_contributions), |builder| {
             let thresholds = match split.stabiliser {
                 Stabiliser::Scale => Some(Thresholds {
                     theta: builder.added_input(inputs::THETA, Shape::default())?,
@@ -76,7 +76,7 @@ impl ExplanationBuilder<'_> {
 
     /// `(d, E, σ)` of the value `at`.
     pub(crate) fn sensitivities(&mut self, split: &Split, at: NodeId) -> Result<Sensitivity> {
-        let message = self.message(split, at, |builder| {
+        let message = self.message(*split, at, |builder| {
             let stream = builder.stream(split, false)?;
             let shifts = Rc::new(Shifts::new(builder, split)?);
             let (scale, network) = (builder.scale, builder.network.clone());
@@ -107,7 +107,7 @@ impl ExplanationBuilder<'_> {
 
     /// `a⁺` of the class scores, the relevance that is handed down.
     fn relevance_seed(&mut self, split: &Split) -> Result<Rc<Scaled>> {
-        self.shared(&("relevance", split), |builder| {
+        self.shared(*split, |builder| {
             let stream = builder.stream(split, true)?;
             let (scores, scale) = (builder.scores(), builder.scale);
             activation(&mut builder.graph, &scale, scores, stream.at(scores), StreamPart::Plus)
@@ -118,7 +118,7 @@ impl ExplanationBuilder<'_> {
     pub(crate) fn relevances_with(&mut self, split: &Split, epsilon: f64, at: NodeId) -> Result<Relevance> {
         let seed = self.relevance_seed(split)?;
         let recorded = self.recorded_relevance(split, epsilon)?;
-        self.message(&(split, epsilon.to_bits()), at, |builder| {
+        self.message((*split, epsilon.to_bits()), at, |builder| {
             let stream = builder.stream(split, true)?;
             let (scores, one_hot) = (builder.scores(), builder.seed());
             let plus = builder.graph.times(one_hot, seed.value)?;
@@ -135,7 +135,7 @@ impl ExplanationBuilder<'_> {
         split: &Split,
         epsilon: f64,
     ) -> Result<Rc<RecordedRelevance>> {
-        self.shared(&("handed", split, epsilon.to_bits()), |_| Ok(RecordedRelevance::default()))
+        self.shared((*split, epsilon.to_bits()), |_| Ok(RecordedRelevance::default()))
     }
 }
 

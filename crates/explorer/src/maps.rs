@@ -86,12 +86,13 @@ impl ChosenMap {
         model: &Model,
         preprocess: &Preprocess,
     ) -> Result<Self> {
-        let name = choice.method.split(':').next().unwrap_or_default();
+        let asked = MethodChoice::parse(&choice.method, &[])?;
         // A share of the hidden gradient takes the place of α.
-        let is_shifted = takes_shift(MethodEntry::find(name)?)
-            && !MethodChoice::parse(&choice.method, &[])?.is_given("share");
-        let alpha = alpha.filter(|_| is_shifted).map(|alpha| ("alpha".to_owned(), alpha.to_string()));
-        let asked = MethodChoice::parse(&choice.method, alpha.as_slice())?;
+        let is_shifted = takes_shift(asked.entry()) && !asked.is_given("share");
+        let asked = match alpha.filter(|_| is_shifted) {
+            Some(alpha) => asked.with(&[("alpha".to_owned(), alpha.to_string())])?,
+            None => asked,
+        };
         let method = asked.resolve(&ValueBounds::of(Some(preprocess))?, model.graph())?;
         let own = || chosen_layer(model.graph(), method.method.default_layer()).map(|layer| layer.name);
         let layer = match choice.layer.as_deref() {

@@ -26,17 +26,11 @@ impl Cut {
         if !outputs.iter().all(|output| dependent[output.node.index()]) {
             return None;
         }
-        let mut needed = vec![false; graph.len()];
-        outputs.iter().for_each(|output| needed[output.node.index()] = true);
-        let mut crossing = Vec::new();
-        for (id, node) in graph.nodes().rev().filter(|(id, _)| *id != at) {
-            if needed[id.index()] && !dependent[id.index()] && !node.is_constant() {
-                crossing.push(id);
-            } else if needed[id.index()] {
-                node.inputs.iter().for_each(|input| needed[input.index()] = true);
-            }
-        }
-        crossing.reverse();
+        let crosses = |id: NodeId| !dependent[id.index()] && !graph.node(id).is_constant();
+        let ends = outputs.iter().map(|output| output.node);
+        let needed = graph.ancestors_until(ends, |id| id == at || crosses(id));
+        let crossing = graph.nodes().map(|(id, _)| id).filter(|&id| needed[id.index()] && crosses(id));
+        let crossing = crossing.collect();
         Some(Cut { at, outputs: outputs.to_vec(), dependent, needed, crossing })
     }
 

@@ -227,10 +227,19 @@ impl Graph {
 
     /// For every node, whether one of `nodes` is computed from it or is it.
     pub fn ancestors(&self, nodes: impl IntoIterator<Item = NodeId>) -> Vec<bool> {
+        self.ancestors_until(nodes, |_| false)
+    }
+
+    /// The same where the values for which `is_known` holds are known: what these are computed from does not count.
+    pub fn ancestors_until(
+        &self,
+        nodes: impl IntoIterator<Item = NodeId>,
+        is_known: impl Fn(NodeId) -> bool,
+    ) -> Vec<bool> {
         let mut ancestors = vec![false; self.nodes.len()];
         nodes.into_iter().for_each(|id| ancestors[id.index()] = true);
         for (id, node) in self.nodes().rev() {
-            if ancestors[id.index()] {
+            if ancestors[id.index()] && !is_known(id) {
                 node.inputs.iter().for_each(|input| ancestors[input.index()] = true);
             }
         }

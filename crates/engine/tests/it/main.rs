@@ -1,5 +1,6 @@
 //! Tests of the engines through their public interface, in one binary because each binary links all crates.
 
+mod known_operands;
 mod networks;
 mod operators;
 mod portable;

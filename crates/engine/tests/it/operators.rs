@@ -2,7 +2,7 @@
 //! the values to expect (see `scripts/make_op_cases.py`). Every engine passes the same cases, and so does what passes
 //! that prepare graphs for other runtimes make of them.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use monosplit_engine::{Cpu, Engine, Precision};
 use monosplit_graph::onnx::{self, ImportOptions};
@@ -19,15 +19,15 @@ const OUTSIDE: [&str; 6] = [
     "Trilu-upper-14",
 ];
 /// Cases that are decided differently here, and why.
-const DECIDED: [(&str, &str); 1] = [(
+pub(crate) const DECIDED: [(&str, &str); 1] = [(
     "Reshape-allow_zero_on-14",
     "the first axis of an input is the batch, and a batch of none is not folded in",
 )];
 
 /// Just enough of protocol buffers to find the initializers of a file.
-struct Fields<'a>(&'a [u8]);
+pub(crate) struct Fields<'a>(pub(crate) &'a [u8]);
 
-enum Field<'a> {
+pub(crate) enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
@@ -75,7 +75,7 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 /// Initializers whose name begins with `prefix`, in the order of their names.
-fn values(file: &[u8], prefix: &str) -> Vec<(String, Tensor)> {
+pub(crate) fn values(file: &[u8], prefix: &str) -> Vec<(String, Tensor)> {
     let mut found = Vec::new();
     for (_, graph) in Fields(file).filter(|(number, _)| *number == 7) {
         let Field::Bytes(graph) = graph else { continue };
@@ -139,7 +139,7 @@ fn half(bits: u16) -> f32 {
 }
 
 /// Why `found` is not what was expected, if it is not.
-fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
+pub(crate) fn difference(found: &Tensor, expected: &Tensor) -> Option<String> {
     if found.shape() != expected.shape() {
         return Some(format!("expected shape {:?}, found {:?}", expected.shape(), found.shape()));
     }
@@ -212,22 +212,28 @@ fn every_case_gives_onnx_runtimes_values_on_a_gpu() {
     }
 }
 
-fn every_case(engine: &dyn Engine, pass: Pass) {
+/// The name and the file of every case.
+pub(crate) fn cases() -> Vec<(String, Vec<u8>)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/ops");
     let mut files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.extension().is_some_and(|e| e == "onnx"));
     files.sort();
+    assert!(files.len() > 500, "only {} cases found", files.len());
+    let named = |path: &PathBuf| path.file_stem().unwrap().to_string_lossy().into_owned();
+    files.iter().map(|path| (named(path), std::fs::read(path).unwrap())).collect()
+}
+
+fn every_case(engine: &dyn Engine, pass: Pass) {
+    let cases = cases();
     let mut wrong = Vec::new();
-    for path in &files {
-        let name = path.file_stem().unwrap().to_string_lossy();
+    for (name, file) in &cases {
         let outside =
-            |why: &str| OUTSIDE.contains(&&*name) && why.contains("not read") && why.contains("supported");
-        let decided = DECIDED.iter().any(|(case, _)| *case == name);
-        match check(&std::fs::read(path).unwrap(), engine, pass) {
+            |why: &str| OUTSIDE.contains(&&**name) && why.contains("not read") && why.contains("supported");
+        let decided = DECIDED.iter().any(|(case, _)| case == name);
+        match check(file, engine, pass) {
             Err(why) if !outside(&why) && !decided => wrong.push(format!("{name}: {why}")),
             _ => {}
         }
     }
-    assert!(files.len() > 500, "only {} cases found", files.len());
-    assert!(wrong.is_empty(), "{} of {} cases fail:\n{}", wrong.len(), files.len(), wrong.join("\n"));
+    assert!(wrong.is_empty(), "{} of {} cases fail:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }

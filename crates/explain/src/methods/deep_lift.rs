@@ -54,7 +54,7 @@ impl Method for DeepLift {
 impl GraphMethod for DeepLift {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
         let reference = builder.reference(&self.baseline)?;
-        let multiplier = builder.message(self, at, |builder| {
+        let multiplier = builder.message(self.clone(), at, |builder| {
             let network = builder.network.clone();
             let rules = Rescale { network, reference: reference.clone(), pool: self.pool };
             Ok(Walk::new(rules, builder.scores(), builder.seed()))
@@ -62,5 +62,34 @@ impl GraphMethod for DeepLift {
         let g = builder.graph();
         let change = g.minus(at, reference.at(at))?;
         Ok(Attribution::per_element(g.times(multiplier, change)?, at, Reduction::Sum))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use monosplit_engine::Cpu;
+    use monosplit_graph::op::Unary;
+    use monosplit_graph::{Graph, Kind, Shape};
+
+    use super::*;
+    use crate::{Class, Explainer, MapRequest, Settings};
+
+    #[test]
+    fn baselines_that_begin_alike_are_told_apart() {
+        let mut network = Graph::new();
+        let image = network.input("image", Shape::batched(&[1, 4, 4]), Kind::Float);
+        let rectified = network.unary(Unary::Relu, image).unwrap();
+        let scores = network.reshaped(rectified, Shape::batched(&[16])).unwrap();
+        network.output("scores", scores);
+        let lift = |last: f32| {
+            let mut baseline = vec![0.0; 16];
+            baseline[15] = last;
+            let baseline = ReferenceImage::Image(Tensor::new([1, 1, 4, 4], baseline).unwrap());
+            MapRequest::at_input(DeepLift { baseline, pool: PoolChange::default() })
+        };
+        let explainer = Explainer::new(&network, &[lift(0.0), lift(0.25)], &Cpu::default()).unwrap();
+        let images = Tensor::new([1, 1, 4, 4], vec![1f32; 16]).unwrap();
+        let found = explainer.explain(&images, &Class::Index(15), &Settings::default()).unwrap();
+        assert_eq!(found.maps.iter().map(|map| map.values.to_f32()[15]).collect::<Vec<_>>(), [1.0, 0.75]);
     }
 }

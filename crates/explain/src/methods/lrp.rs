@@ -34,7 +34,7 @@ impl Lrp {
         builder: &mut ExplanationBuilder<'_>,
         at: NodeId,
     ) -> Result<Option<NodeId>> {
-        builder.message_if_any(self, at, |builder| self.walk(builder))
+        builder.message_if_any(self.clone(), at, |builder| self.walk(builder))
     }
 
     fn walk(&self, builder: &mut ExplanationBuilder<'_>) -> Result<Walk<LrpRules>> {
@@ -59,7 +59,7 @@ impl Method for Lrp {
 
 impl GraphMethod for Lrp {
     fn write(&self, builder: &mut ExplanationBuilder<'_>, at: NodeId) -> Result<Attribution> {
-        let relevance = builder.message(self, at, |builder| self.walk(builder))?;
+        let relevance = builder.message(self.clone(), at, |builder| self.walk(builder))?;
         Ok(Attribution::per_element(relevance, at, Reduction::Sum))
     }
 

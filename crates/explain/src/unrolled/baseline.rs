@@ -48,7 +48,7 @@ impl ExplanationBuilder<'_> {
         if at == self.image() {
             return self.baseline_image(baseline);
         }
-        let reference = self.shared(&("network on a baseline", baseline), |builder| {
+        let reference = self.shared(baseline.clone(), |builder| {
             let image = builder.baseline_image(baseline)?;
             let network = builder.network.clone();
             Reference::build(&mut builder.graph, &network, image)

@@ -289,17 +289,10 @@ impl HeldCut {
             let message = "the class scores do not depend on the layer; name one that they depend on";
             return Err(Error::argument(message).at(source.node(of.unwrap_or(at)).label.display()));
         }
-        let mut needed = vec![false; source.len()];
-        wanted.into_iter().flatten().for_each(|id| needed[id.index()] = true);
-        for (id, node) in source.nodes().rev().filter(|(id, _)| *id != at) {
-            if needed[id.index()] && (dependent[id.index()] || node.is_constant()) {
-                node.inputs.iter().for_each(|input| needed[input.index()] = true);
-            }
-        }
-        let crosses = |id: NodeId| {
-            needed[id.index()] && id != at && !dependent[id.index()] && !source.node(id).is_constant()
-        };
-        let crossing: Vec<NodeId> = source.nodes().map(|(id, _)| id).filter(|&id| crosses(id)).collect();
+        let crosses = |id: NodeId| !dependent[id.index()] && !source.node(id).is_constant();
+        let needed = source.ancestors_until(wanted.into_iter().flatten(), |id| id == at || crosses(id));
+        let crossing = source.nodes().map(|(id, _)| id).filter(|&id| needed[id.index()] && crosses(id));
+        let crossing: Vec<NodeId> = crossing.collect();
         let mut graph = Graph::new();
         let mut copies: HashMap<NodeId, NodeId> = HashMap::new();
         for (number, &id) in [at].iter().chain(&crossing).enumerate() {

@@ -1,5 +1,11 @@
 //! Nodes that are computed while the file is read, because all their operands are known: shape arithmetic, masks, axes
-//! and bounds. Operations on large weights become nodes of the graph instead.
+//! and bounds. Operations on large weights become nodes of the graph instead, whose constants an engine folds.
+//!
+//! This is no second engine. The nodes that are built depend on these values (the shape of a `Reshape`, the axes of a `Slice`), so
+//! they are needed before there is a graph to run; and their integers may contain the batch size, which no tensor holds. What both
+//! need has one definition: functions of real numbers in `op/elementwise.rs`, broadcasting in `shape.rs`, and the shapes that
+//! `Reshape`, `Squeeze`, `Slice`, `Split` and the like ask for in the readers (`import_*.rs`) that also build the nodes. The tests of
+//! the engine compute every case of every operator in both places and compare the elements (`known_operands.rs`).
 
 use super::batch_positions;
 use super::call::{self, Call};

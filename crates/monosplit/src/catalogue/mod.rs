@@ -280,6 +280,19 @@ impl MethodChoice {
         Ok(MethodChoice { entry, given, configured })
     }
 
+    /// The same with further options.
+    pub fn with(&self, further: &[(String, String)]) -> Result<Self> {
+        let mut given = self.given.clone();
+        further.iter().try_for_each(|(key, value)| given.add(key, value))?;
+        let configured = self.entry.configure(given.clone())?;
+        Ok(MethodChoice { entry: self.entry, given, configured })
+    }
+
+    /// The entry in the catalogue.
+    pub fn entry(&self) -> &'static MethodEntry {
+        self.entry
+    }
+
     /// The name in the catalogue.
     pub fn name(&self) -> &'static str {
         self.entry.name

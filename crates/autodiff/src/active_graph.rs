@@ -68,6 +68,16 @@ impl ActiveGraph {
         Ok(prepared)
     }
 
+    /// The name of a node; of one inside a decomposition, that of the node which is decomposed.
+    pub(crate) fn display(&self, id: NodeId) -> &str {
+        let owner = match self.inner.get(id.index()) {
+            // It is inserted after its decomposition.
+            Some(true) => self.ids[id.index()..].iter().find(|id| self.decompositions.contains_key(id)),
+            _ => None,
+        };
+        self.graph.node(*owner.unwrap_or(&id)).label.display()
+    }
+
     /// The graph, with the decompositions.
     pub fn graph(&self) -> &Graph {
         &self.graph

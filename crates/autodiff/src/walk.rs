@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use monosplit_graph::{Graph, Node, NodeId, Result};
+use monosplit_graph::{Error, Graph, Node, NodeId, Result};
 
 use crate::active_graph::{ActiveGraph, User};
 
@@ -93,7 +93,10 @@ impl<R: Rules> Walk<R> {
                 Some(index) => {
                     let node = network.graph().node(user);
                     let edge = Edge { id: user, node, index, active: network.active_inputs(user).len() };
-                    self.rules.pass(g, &edge, message).map_err(|e| e.at(node.label.display()))?
+                    // What failed is a node of the derivative, which nobody has seen; the network's own is named.
+                    let name = network.display(user);
+                    let own = |e: Error| if name.is_empty() { e } else { e.without_node().at(name) };
+                    self.rules.pass(g, &edge, message).map_err(own)?
                 }
             };
             joined = match (joined, passed) {

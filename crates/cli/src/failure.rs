@@ -88,12 +88,15 @@ fn hint_in_options(hint: &Hint) -> Option<String> {
         }
         "classes" => "give a class name as `monosplit run` prints it, a number, or top1",
         "evaluate" => "`monosplit evaluate` makes one",
-        "fixed-batch" => "give --input-shape 1,3,224,224",
+        "fixed-batch" => "give the shape of the whole batch, --input-shape 1,3,224,224",
         "input-shape" => {
             let shape = hint.value.as_deref().unwrap_or("3,224,224");
             return Some(format!("give --input-shape {shape}"));
         }
-        "given-inputs" => "--input NAME=FILE gives one to `monosplit explain`",
+        "given-inputs" => {
+            let name = hint.value.as_deref().filter(|name| shown(name) == **name).unwrap_or("NAME");
+            return Some(format!("--input {}=FILE gives one", quoted(name)));
+        }
         "labels" => "give --labels FILE, or a number",
         "layer-apart" => {
             let layer = hint.value.as_deref().unwrap_or("NAME");

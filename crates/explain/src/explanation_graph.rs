@@ -166,7 +166,11 @@ fn map(builder: &mut ExplanationBuilder<'_>, request: &MapRequest) -> Result<Sca
         Procedure::MultiPass(repeated) => {
             let name = request.method.name();
             let method = repeated.unrolled().ok_or_else(|| {
-                Error::argument(format!("{name} {} and cannot be written as one graph", repeated.obstacle()))
+                Error::argument(format!(
+                    "{name} {} and cannot be written as one graph; explain with it as it is, or write another method, such as \
+                     occlusion or rise",
+                    repeated.obstacle()
+                ))
             })?;
             method.write(builder, at).map_err(|error| error.context(name))?
         }

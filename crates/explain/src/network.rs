@@ -45,6 +45,14 @@ impl Network {
             return Err(Error::shape(format!("expected class scores of shape [N, classes], found {shape}"))
                 .at(node.label.display()));
         }
+        if shape.dims().first() != Some(&network.samples()) {
+            return Err(Error::shape(format!(
+                "the scores have the shape {shape} for an input of shape {}, expected as many samples along the first axis of \
+                 both; export the network with the samples along the first axis of all it reads and returns",
+                network.graph().node(network.input()).shape
+            ))
+            .at(node.label.display()));
+        }
         Ok(network)
     }
 

@@ -177,6 +177,15 @@ impl Error {
         self.prefixed(&format!("{context}: "))
     }
 
+    /// The same as [`Error::context`], unless the text begins with it already.
+    #[must_use]
+    pub fn about(self, context: impl fmt::Display) -> Self {
+        match self.statement().starts_with(&sentence(format!("{context}: "))) {
+            true => self,
+            false => self.context(context),
+        }
+    }
+
     /// The same failure with words in front of its text.
     #[must_use]
     pub fn prefixed(mut self, words: &str) -> Self {

@@ -1,6 +1,6 @@
 //! Shape inference: shape and kind of a node's value, given those of its operands, or an error.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 use crate::graph::Node;
 use crate::op::{Binary, Op, Padding, Window};
 use crate::shape::{Dim, Shape};
@@ -214,7 +214,10 @@ fn check_window(window: &Window, shape: &Shape) -> Result<()> {
 fn spatial(shape: &Shape) -> Result<Vec<usize>> {
     shape.dims()[2..]
         .iter()
-        .map(|d| d.fixed().ok_or_else(|| Error::shape(format!("the spatial axes of {shape} must be fixed"))))
+        .map(|d| {
+            let open = || Error::shape(format!("the spatial axes of {shape} must be fixed"));
+            d.fixed().ok_or_else(|| open().hint(Hint::FIXED_BATCH))
+        })
         .collect()
 }
 

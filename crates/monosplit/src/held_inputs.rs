@@ -55,8 +55,9 @@ impl Model {
         let inputs = ExplainedInputs::new(self.graph(), of).map_err(|error| error.context(self.origin()))?;
         let value_of = |name: &str| {
             let found = values.iter().find(|(known, _)| known == name);
-            let (_, value) = found
-                .ok_or_else(|| self.unfit(format!("the network also reads input '{name}'")).hint(GIVEN))?;
+            let (_, value) = found.ok_or_else(|| {
+                self.unfit(format!("the network also reads input '{name}'")).hint(GIVEN.about(name))
+            })?;
             let value =
                 fitting(self.graph(), name, value.clone()).map_err(|error| error.context(self.origin()))?;
             rows(&value, std::iter::once(0))

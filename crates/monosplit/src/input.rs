@@ -133,7 +133,7 @@ impl Sample {
     }
 
     /// A white page of the size of the sample where that is an image, otherwise of the size of the map.
-    fn blank(&self, map: &ScalarField) -> Result<Picture> {
+    pub(crate) fn blank(&self, map: &ScalarField) -> Result<Picture> {
         let (width, height) = match *self.tensor.shape() {
             [_, 1 | 3, height, width] | [_, height, width, 1 | 3] => (width, height),
             _ => (map.width(), map.height()),

@@ -194,7 +194,10 @@ impl InputsExplainer {
         let samples = known.iter().filter_map(|(_, value)| value.shape().first().copied()).max().unwrap_or(1);
         let of_all = |name: &str| -> Result<Tensor> {
             let Some((_, value)) = known.iter().find(|(other, _)| *other == name) else {
-                return Err(self.model.unfit(format!("the network also reads input '{name}'")).hint(GIVEN));
+                return Err(self
+                    .model
+                    .unfit(format!("the network also reads input '{name}'"))
+                    .hint(GIVEN.about(name)));
             };
             match value.shape().first() {
                 Some(&count) if count == samples => Ok(value.clone()),

@@ -316,7 +316,7 @@ impl Model {
                     0 => self.unfit("the output does not depend on any input".to_owned()),
                     n => self
                         .unfit(format!("the network has {n} inputs ({}), expected one", names.join(", ")))
-                        .hint(GIVEN),
+                        .hint(GIVEN.about(inputs.last().map_or("NAME", |node| node.label.tensor.as_str()))),
                 })
             }
         }

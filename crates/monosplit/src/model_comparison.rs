@@ -3,11 +3,12 @@
 
 use monosplit_engine::Engine;
 use monosplit_eval::Similarity;
-use monosplit_explain::{BatchPosition, Class, Explanation, Finish, Progress, SaliencyMap};
+use monosplit_explain::{BatchPosition, Class, Explanation, Finish, NoProgress, Progress, SaliencyMap};
 use monosplit_graph::{Error, Hint, Result, Tensor};
 use monosplit_render::ScalarField;
 
 use crate::catalogue::ConfiguredMethod;
+use crate::inputs_explainer::InputsExplainer;
 use crate::method_set::MethodSet;
 use crate::model::Model;
 use crate::prediction::{RankedClass, ScoreKind};
@@ -34,8 +35,16 @@ use crate::prediction::{RankedClass, ScoreKind};
 /// # }
 /// ```
 pub struct ModelComparison {
-    methods: [MethodSet; 2],
+    methods: Methods,
     score_kinds: [ScoreKind; 2],
+}
+
+/// The methods of both networks.
+enum Methods {
+    /// Several at layers of the only input.
+    Layers(Box<[MethodSet; 2]>),
+    /// One of inputs by name.
+    Inputs(Box<[InputsExplainer; 2]>),
 }
 
 /// How far two networks are apart on one sample.
@@ -134,18 +143,7 @@ impl ModelComparison {
         finish: Finish,
         engine: &dyn Engine,
     ) -> Result<Self> {
-        let [first, second] = models;
-        let classes = [first.expect_classes()?, second.expect_classes()?];
-        if classes[0] != classes[1] {
-            return Err(Error::shape(format!(
-                "{} has {} scores and {} has {}; networks are compared by scores, or by a target, that both have",
-                first.origin(),
-                classes[0],
-                second.origin(),
-                classes[1]
-            ))
-            .hint(Hint::new("outputs", "the outputs of a graph list them")));
-        }
+        check_scores(models)?;
         if maps[0].len() != maps[1].len() {
             return Err(Error::argument(format!(
                 "{} maps of one network cannot be compared with {} of the other; name as many layers of both",
@@ -158,7 +156,34 @@ impl ModelComparison {
             compiled.map_err(|error| error.context(models[side].origin()))
         };
         let score_kinds = models.map(Model::score_kind);
-        Ok(ModelComparison { methods: [methods(0)?, methods(1)?], score_kinds })
+        Ok(ModelComparison { methods: Methods::Layers(Box::new([methods(0)?, methods(1)?])), score_kinds })
+    }
+
+    /// Compiles the maps of the inputs `of` by a method; both networks have inputs of these names. Token ids have one number
+    /// for each token.
+    pub fn of_inputs(
+        models: [&Model; 2],
+        methods: [ConfiguredMethod; 2],
+        of: &[&str],
+        finish: Finish,
+        engine: &dyn Engine,
+    ) -> Result<Self> {
+        check_scores(models)?;
+        let [first, second] = methods;
+        let compiled = |model: &Model, method| {
+            let compiled = model.configured_inputs_explainer(method, of, finish, engine);
+            compiled.map_err(|error| error.about(model.origin()))
+        };
+        let methods = Box::new([compiled(models[0], first)?, compiled(models[1], second)?]);
+        Ok(ModelComparison { methods: Methods::Inputs(methods), score_kinds: models.map(Model::score_kind) })
+    }
+
+    /// For each map whether it is of token ids.
+    pub fn texts(&self) -> Vec<bool> {
+        match &self.methods {
+            Methods::Layers(_) => Vec::new(),
+            Methods::Inputs(methods) => methods[0].tokens().map(|tokens| tokens.is_some()).collect(),
+        }
     }
 
     /// Compares the networks on one sample, given as each of them reads it. A class that is chosen by its score is chosen by
@@ -173,11 +198,42 @@ impl ModelComparison {
         if let Some(image) = images.iter().find(|image| image.shape().first() != Some(&1)) {
             return Err(Error::shape(format!("expected one sample, found the shape {:?}", image.shape())));
         }
-        let first = self.methods[0].explain(images[0], class, position, &progress)?;
+        let Methods::Layers(methods) = &self.methods else {
+            return Err(Error::argument("the maps are of inputs by name; give the values of all inputs"));
+        };
+        let first = methods[0].explain(images[0], class, position, &progress)?;
         let same = Class::PerSample(first.classes.clone());
-        let second = self.methods[1].explain(images[1], &same, position, &progress)?;
+        let second = methods[1].explain(images[1], &same, position, &progress)?;
+        self.difference(&first, &second)
+    }
+
+    /// The same for inputs by name: one sample of every input of each network.
+    pub fn compare_inputs(
+        &self,
+        values: [&[(&str, Tensor)]; 2],
+        class: &Class,
+        position: BatchPosition,
+    ) -> Result<SampleDifference> {
+        let Methods::Inputs(methods) = &self.methods else {
+            return Err(Error::argument("the maps are of layers; give one sample of the only input"));
+        };
+        let explain = |side: usize, class: &Class| -> Result<Explanation> {
+            let found = methods[side].explain_at(values[side], class, position, &NoProgress)?;
+            let maps = found.maps.into_iter().map(|map| map.map).collect();
+            Ok(Explanation { logits: found.logits, classes: found.classes, maps })
+        };
+        let first = explain(0, class)?;
+        if first.classes.len() != 1 {
+            let count = first.classes.len();
+            return Err(Error::shape(format!("expected one sample of every input, found {count}")));
+        }
+        let second = explain(1, &Class::PerSample(first.classes.clone()))?;
+        self.difference(&first, &second)
+    }
+
+    fn difference(&self, first: &Explanation, second: &Explanation) -> Result<SampleDifference> {
         let scores = |explained: &Explanation| explained.logits.to_f64().into_vec();
-        let scores = [scores(&first), scores(&second)];
+        let scores = [scores(first), scores(second)];
         let predicted = |side: usize| {
             let best = RankedClass::best(&scores[side], 1, self.score_kinds[side]);
             best.and_then(|best| best.first().map(|ranked| ranked.class))
@@ -190,6 +246,22 @@ impl ModelComparison {
             scores,
         })
     }
+}
+
+/// An error if the networks have different numbers of scores.
+fn check_scores([first, second]: [&Model; 2]) -> Result<()> {
+    let classes = [first.expect_classes()?, second.expect_classes()?];
+    if classes[0] == classes[1] {
+        return Ok(());
+    }
+    Err(Error::shape(format!(
+        "{} has {} scores and {} has {}; networks are compared by scores, or by a target, that both have",
+        first.origin(),
+        classes[0],
+        second.origin(),
+        classes[1]
+    ))
+    .hint(Hint::new("outputs", "the outputs of a graph list them")))
 }
 
 impl MapDifference {

@@ -3,7 +3,9 @@
 
 use monosplit_graph::{Result, Tensor};
 use monosplit_image::Picture;
-use monosplit_render::{Bar, Bars, Caption, LinePlot, OverlayOptions, ScalarField, Scene, Series, Slices};
+use monosplit_render::{
+    Bar, Bars, Caption, Grid, GridCell, LinePlot, OverlayOptions, ScalarField, Scene, Series, Slices,
+};
 
 use crate::input::Sample;
 
@@ -30,6 +32,32 @@ impl Sample {
             }
             _ => Ok(None),
         }
+    }
+
+    /// The same for any map that can be drawn, those of images among them; none for other maps. `of_layer` says that the map is of
+    /// a layer, whose units are not the columns of a table even where there are as many.
+    pub fn any_figure(
+        &self,
+        values: &Tensor,
+        caption: &Caption,
+        of_layer: bool,
+        options: &OverlayOptions,
+    ) -> Result<Option<Scene>> {
+        if let (&[_], 2, true) = (values.shape(), self.tensor.shape().len(), of_layer) {
+            return unit_figure(values, caption).map(Some);
+        }
+        if let Some(scene) = self.figure(values, caption, options)? {
+            return Ok(Some(scene));
+        }
+        let &[height, width] = values.shape() else { return Ok(None) };
+        let field = ScalarField::new(width, height, values.to_f32().to_vec())?;
+        let cell = match &self.picture {
+            Some(picture) => GridCell::overlay(picture, &field, options)?,
+            None => {
+                GridCell::overlay(&self.blank(&field)?, &field, &OverlayOptions { opacity: 1.0, ..*options })?
+            }
+        };
+        Grid::strip("", [(caption.text(), cell)]).into_scene().map(Some)
     }
 
     fn bars(&self, values: &Tensor, title: String) -> Result<Scene> {
@@ -152,6 +180,16 @@ mod tests {
         // What has other axes is left to others: pictures, and channels that were kept apart.
         assert!(drawn(&[3, 8, 8], &[8, 8]).is_none());
         assert!(drawn(&[3, 50], &[3, 50]).is_none());
+        let map = Tensor::new([4, 5], (0..20).map(|i| i as f32).collect::<Vec<_>>()).unwrap();
+        let any = |own: &[usize], map: &Tensor, of_layer: bool| {
+            let options = OverlayOptions::default();
+            sample(own).any_figure(map, &Caption::default(), of_layer, &options).unwrap()
+        };
+        assert!(any(&[2, 8, 10], &map, true).unwrap().description().starts_with("Pictures in 1 rows"));
+        let row = map.reshaped([20]).unwrap();
+        assert!(any(&[20], &row, true).unwrap().description().contains("unit 3"));
+        assert!(any(&[20], &row, false).unwrap().description().contains("feature 3"));
+        assert!(any(&[2, 8, 10], &row, true).is_none());
         let units = unit_figure(&Tensor::new([2], vec![1f32, -2.0]).unwrap(), &Caption::default()).unwrap();
         assert_eq!(units.description(), "Bars: unit 0 1, unit 1 -2.");
     }

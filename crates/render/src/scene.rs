@@ -307,6 +307,12 @@ impl Scene {
         }
     }
 
+    /// Another figure with its left upper corner at `origin`.
+    pub(crate) fn place(&mut self, origin: Point, figure: Scene) {
+        let Scene { title, items, .. } = figure;
+        self.group(origin, &title, |scene| scene.items.extend(items));
+    }
+
     /// Draws what `draw` adds around a new origin, named `label` for screen readers.
     pub(crate) fn group(&mut self, origin: Point, label: &str, draw: impl FnOnce(&mut Scene)) {
         if origin.0.is_finite() && origin.1.is_finite() {

@@ -10,15 +10,17 @@ use monosplit::explain::{BatchPosition, chosen_layer};
 use monosplit::graph::{Error, Result};
 use monosplit::{
     DifferenceMeasure, InputFile, Model, ModelComparison, Origin, Sample, SampleReader, TargetChoice,
+    Vocabulary,
 };
 
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
 use super::diff_page;
 use super::diff_result::{Compared, DiffContext, Limit};
+use super::explain_named::words;
 use super::inputs::remember_skipped;
 use super::method::MethodArgs;
-use super::named_inputs::GivenInputArgs;
+use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, InputValues, NamedInputs};
 use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::PreprocessingArgs;
@@ -27,6 +29,9 @@ use super::run::{check_writable, scores_remark};
 use super::target::opened_for;
 use crate::exit_status::ExitStatus;
 use crate::failure::{Failure, note};
+
+/// What is said where there is nothing to compare on.
+const NOTHING: &str = "expected two networks and something to compare them on: A.onnx B.onnx PICTURE";
 
 /// Compares two networks on the same pictures: scores and maps
 #[derive(Args)]
@@ -39,6 +44,7 @@ precision, whole and pruned.
   monosplit diff before.onnx after.onnx photos/
   monosplit diff full.onnx half.onnx photos/ --method gradcam -o diff.html
   monosplit diff full.onnx pruned.onnx photos/ --fail-above 0.1 --fail-above score=0.01
+  monosplit diff bert.onnx tuned.onnx ids.npy --input mask=mask.npy --tokens vocab.txt -o diff.html
 
 Both networks explain the same class, the one with the highest score of A unless --class or
 --target says otherwise. The picture they are furthest apart on comes first. The columns are 0 where
@@ -98,6 +104,13 @@ pub(crate) struct Diff {
 
     #[command(flatten)]
     given: GivenInputArgs,
+
+    #[command(flatten)]
+    of: ExplainedInputArgs,
+
+    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
+    #[arg(long, value_name = "FILE", help_heading = "Several inputs")]
+    tokens: Option<PathBuf>,
 
     #[command(flatten)]
     compute: ComputeArgs,
@@ -161,6 +174,23 @@ impl Diff {
             }
         };
         let [first, second] = origins;
+        let opened = |origin| -> Result<Model> {
+            let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
+            let inputs_of = (&self.given, &self.preprocessing);
+            Ok(network_input::open_for(&options, origin, inputs_of, &sources)?.model)
+        };
+        let (first, second) = (opened(first)?, opened(second)?);
+        if let Some(named) = self.of.chosen(&first, &self.given, inputs)? {
+            let compared = self.compare_named(&named, [first, second], inputs, limits, &*engine)?;
+            return self.conclude(&compared, out);
+        }
+        if let Some(file) = &self.tokens {
+            let words = "no input that is explained holds token ids; leave out the words of";
+            return Err(first.unfit(format!("{words} {}", file.display())).into());
+        }
+        if inputs.is_empty() {
+            return Err(Error::argument(NOTHING).into());
+        }
         let mut first = self.side(first, self.method.layers(), &sources, target.as_ref(), &*engine)?;
         let mut second = self.side(second, other_layers, &sources, target.as_ref(), &*engine)?;
         scores_remark(&first.model).iter().for_each(|remark| note(remark));
@@ -172,7 +202,6 @@ impl Diff {
         )?;
         let (labels, _) = self.class.labels(&first.model)?;
         let classes = self.class.classes(&first.model, &labels)?;
-        let worst = self.worst as usize;
         let context = DiffContext {
             networks: [&first, &second].map(|side| side.model.origin().to_string()),
             target: first.model.target().map(ToString::to_string),
@@ -183,26 +212,109 @@ impl Diff {
             named_class: first.model.named_class(),
             by,
             limits,
-            worst,
+            worst: self.worst as usize,
         };
         let compared = self.compare_all((&mut first, &mut second), &comparison, &classes, &context)?;
+        self.conclude(&(context, compared), out)
+    }
+
+    /// Writes the page and the numbers.
+    fn conclude(
+        &self,
+        (context, compared): &(DiffContext, Vec<Compared>),
+        out: &mut dyn Write,
+    ) -> Result<ExitStatus, Failure> {
         if let Some(path) = &self.out {
-            diff_page::write(path, &context, &compared)?;
+            diff_page::write(path, context, compared)?;
         }
         match self.json {
-            true => context.print_json(&compared, self.out.as_deref(), out)?,
-            false => context.print(&compared, self.out.as_deref(), out)?,
+            true => context.print_json(compared, self.out.as_deref(), out)?,
+            false => context.print(compared, self.out.as_deref(), out)?,
         }
-        Ok(if context.is_above(&compared) { ExitStatus::from(1) } else { ExitStatus::SUCCESS })
+        Ok(if context.is_above(compared) { ExitStatus::from(1) } else { ExitStatus::SUCCESS })
+    }
+
+    /// Compares the maps of inputs by name.
+    fn compare_named(
+        &self,
+        named: &NamedInputs,
+        models: [Model; 2],
+        positional: &[PathBuf],
+        limits: Vec<Limit>,
+        engine: &dyn Engine,
+    ) -> Result<(DiffContext, Vec<Compared>), Failure> {
+        if !self.method.layers().is_empty() {
+            return Err(models[0]
+                .unfit(format!(
+                    "the maps of {} are of inputs by name, which --layer does not apply to; leave it out",
+                    named.of.join(", ")
+                ))
+                .into());
+        }
+        let target = self.class.target.choice()?;
+        let choice = self.method.choice()?;
+        let ready = |model: Model| -> Result<(Model, ConfiguredMethod, InputValues)> {
+            let values = named.values(&model, &self.given, positional, &self.preprocessing)?;
+            let preprocess = self.preprocessing.known(&model);
+            let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), engine)?;
+            let method = choice.resolve(&ValueBounds::of_inputs(&model, None)?, model.graph())?;
+            Ok((model, method, values))
+        };
+        let [first, second] = models;
+        let ((first, method, values), (second, other, other_values)) = (ready(first)?, ready(second)?);
+        scores_remark(&first).iter().for_each(|remark| note(remark));
+        let (labels, _) = self.class.labels(&first)?;
+        let classes = self.class.classes(&first, &labels)?;
+        let place = |input: &String| (Some(input.clone()), Some(input.clone()));
+        let context = DiffContext {
+            networks: [&first, &second].map(|model| model.origin().to_string()),
+            target: first.target().map(ToString::to_string),
+            method: method.name,
+            title: method.title.clone(),
+            layers: named.of.iter().map(place).collect(),
+            labels,
+            named_class: first.named_class(),
+            by: self.by.into(),
+            limits,
+            worst: self.worst as usize,
+        };
+        let of: Vec<&str> = named.of.iter().map(String::as_str).collect();
+        let comparison = ModelComparison::of_inputs(
+            [&first, &second],
+            [method, other],
+            &of,
+            self.method.finish(),
+            engine,
+        )?;
+        let vocabulary =
+            self.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)?;
+        let texts = comparison.texts();
+        let (mut found, bar) = (Vec::new(), Bar::counting("inputs"));
+        for row in 0..values.count {
+            let class = classes.of(row, 1)?;
+            let position = BatchPosition { offset: row, is_last: row + 1 == values.count };
+            let (a, b) = (values.row(row)?, other_values.row(row)?);
+            let difference = comparison.compare_inputs([&a, &b], &class, position)?;
+            let samples: Vec<Sample> =
+                (0..of.len()).filter_map(|at| values.sample(at, row)).cloned().collect();
+            let word =
+                |(sample, is_text): (&Sample, &bool)| is_text.then(|| words(&vocabulary, &sample.tensor));
+            let words = samples.iter().zip(&texts).map(word).collect();
+            found.push(Compared::of_inputs(row, samples, words, difference, &context));
+            context.forget_all_but_the_worst(&mut found);
+            bar.show(row + 1, values.count);
+        }
+        classes.all_used(found.len())?;
+        context.sort(&mut found);
+        Ok((context, found))
     }
 
     /// The two networks and their inputs.
     fn files(&self) -> Result<([Origin; 2], &[PathBuf])> {
-        let nothing = "expected two networks and something to compare them on: A.onnx B.onnx PICTURE";
-        let (first, rest) = self.network.split(&self.files, nothing)?;
-        let [second, inputs @ ..] = rest else { return Err(Error::argument(nothing)) };
-        if inputs.is_empty() {
-            return Err(Error::argument(nothing));
+        let (first, rest) = self.network.split(&self.files, NOTHING)?;
+        let [second, inputs @ ..] = rest else { return Err(Error::argument(NOTHING)) };
+        if inputs.is_empty() && !self.given.are_given() {
+            return Err(Error::argument(NOTHING));
         }
         let is_onnx =
             |path: &Path| path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("onnx"));
@@ -213,18 +325,15 @@ impl Diff {
         Ok(([first, second], inputs))
     }
 
-    /// Opens one of the networks.
+    /// One of the networks with its inputs.
     fn side(
         &self,
-        origin: Origin,
+        model: Model,
         layers: &[String],
         sources: &[InputFile],
         target: Option<&TargetChoice>,
         engine: &dyn Engine,
     ) -> Result<Side> {
-        let options = opened_for(self.network.options_for(self.compute.precision()), target);
-        let inputs_of = (&self.given, &self.preprocessing);
-        let model = network_input::open_for(&options, origin, inputs_of, sources)?.model;
         let model = self.given.held(model, &self.preprocessing)?;
         let preprocess = self.preprocessing.for_sources(&model, sources)?;
         let model = self.class.with_target(model, target, preprocess.as_ref(), engine)?;

@@ -5,7 +5,8 @@ use std::path::Path;
 use monosplit::graph::{Result, write_atomically};
 use monosplit::image::Picture;
 use monosplit::render::{
-    Best, Grid, GridCell, GridRow, OverlayOptions, Page, PageFigure, ScalarField, Table, TableEntry, number,
+    Best, Caption, Grid, GridCell, GridRow, OverlayOptions, Page, PageFigure, ScalarField, Table, TableEntry,
+    TokenText, number,
 };
 use monosplit::{DifferenceMeasure, MapDifference};
 
@@ -32,13 +33,14 @@ pub(super) fn write(path: &Path, context: &DiffContext, compared: &[Compared]) -
     page = page.table(&table(context, shown));
     let rows = shown.iter().map(|one| row(context, one)).collect::<Result<Vec<_>>>()?;
     let rows: Vec<GridRow> = rows.into_iter().flatten().collect();
-    if rows.is_empty() {
-        page = page.paragraph("The maps do not have two axes to draw.");
-    } else {
+    if !rows.is_empty() {
         let columns = ["picture".to_owned()].into_iter().chain(columns(context)).collect();
         let scene = Grid { columns, rows, ..Grid::default() }.into_scene()?;
         let about = "Each map is on its own scale, the difference of the two as well.";
         page = page.heading("Maps").figure(PageFigure::drawing(&scene)?.across().caption(about));
+    }
+    for one in shown {
+        page = others(page, context, one)?;
     }
     write_atomically(path, page.finish().as_bytes())
 }
@@ -73,16 +75,53 @@ fn columns(context: &DiffContext) -> Vec<String> {
     context.layers.iter().flat_map(of).collect()
 }
 
+/// Adds the maps of an input that have no place among pictures: words on the colours of their values, and the figures that
+/// `monosplit explain` draws.
+fn others(mut page: Page, context: &DiffContext, one: &Compared) -> Result<Page> {
+    let Some(drawn) = &one.drawn else { return Ok(page) };
+    let layers = columns(context);
+    let mut headed = false;
+    for (at, map) in drawn.maps.iter().enumerate() {
+        let (words, Some(sample)) = (drawn.words(at), drawn.sample(at)) else { continue };
+        if words.is_none() && map.maps[0].shape().len() == 3 {
+            continue;
+        }
+        if !std::mem::replace(&mut headed, true) {
+            page = page.heading(&format!("{} {}", one.input, context.class_words(one)));
+        }
+        for (values, header) in
+            [&map.maps[0], &map.maps[1], &map.difference()?].into_iter().zip(&layers[3 * at..])
+        {
+            let own = values.clone().reshaped(values.shape().get(1..).unwrap_or_default())?;
+            if let Some(words) = words.filter(|words| own.shape() == [words.len()]) {
+                page = page.paragraph(header).tokens(&TokenText::new(words.to_vec(), &own.to_f32())?);
+                continue;
+            }
+            let caption = Caption { method: header.clone(), ..Caption::default() };
+            let of_layer = !drawn.is_of_inputs() && context.layers[at].0.is_some();
+            match sample.any_figure(&own, &caption, of_layer, &OverlayOptions::default())? {
+                Some(scene) => page = page.figure(PageFigure::drawing(&scene)?),
+                None => {
+                    page = page.paragraph(&format!("{header}: there is no drawing of a map of these axes."))
+                }
+            }
+        }
+    }
+    Ok(page)
+}
+
 /// The row of an input; none where there is nothing to draw.
 fn row(context: &DiffContext, one: &Compared) -> Result<Option<GridRow>> {
     let Some(drawn) = &one.drawn else { return Ok(None) };
-    if drawn.maps.iter().all(|map| map.maps[0].shape().len() != 3) {
+    let is_drawn = |at: usize| drawn.maps[at].maps[0].shape().len() == 3 && drawn.words(at).is_none();
+    if !(0..drawn.maps.len()).any(is_drawn) {
         return Ok(None);
     }
-    let under = drawn.picture.as_ref().map(small).transpose()?;
-    let mut cells = vec![under.clone().map(GridCell::picture)];
-    for map in &drawn.maps {
-        cells.extend(map_cells(map, under.as_ref())?);
+    let under =
+        |at: usize| drawn.sample(at).and_then(|sample| sample.picture.as_ref()).map(small).transpose();
+    let mut cells = vec![under(0)?.map(GridCell::picture)];
+    for (at, map) in drawn.maps.iter().enumerate() {
+        cells.extend(map_cells(map, under(at)?.as_ref())?);
     }
     let label = Path::new(&one.input).file_name().map(|name| name.to_string_lossy().into_owned());
     let label = label.unwrap_or_else(|| one.input.clone());

@@ -4,7 +4,6 @@ use std::cmp::Ordering;
 use std::io::Write;
 use std::path::Path;
 
-use monosplit::image::Picture;
 use monosplit::render::number;
 use monosplit::{DifferenceMeasure, Labels, MapDifference, Sample, SampleDifference};
 use serde::Serialize;
@@ -60,10 +59,30 @@ pub(super) struct Compared {
     pub(super) drawn: Option<DrawnMaps>,
 }
 
-/// The picture and the maps of an input.
+/// What is explained of an input, and its maps.
 pub(super) struct DrawnMaps {
-    pub(super) picture: Option<Picture>,
+    /// One for all maps, or one for each.
+    samples: Vec<Sample>,
+    /// For each map of token ids the words that they stand for.
+    words: Vec<Option<Vec<String>>>,
     pub(super) maps: Vec<MapDifference>,
+}
+
+impl DrawnMaps {
+    /// Whether each map is of an input that was named, and not of a layer.
+    pub(super) fn is_of_inputs(&self) -> bool {
+        !self.words.is_empty()
+    }
+
+    /// What a map is of.
+    pub(super) fn sample(&self, map: usize) -> Option<&Sample> {
+        self.samples.get(if self.samples.len() == 1 { 0 } else { map })
+    }
+
+    /// The words of a map of token ids.
+    pub(super) fn words(&self, map: usize) -> Option<&[String]> {
+        self.words.get(map)?.as_deref()
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -75,6 +94,17 @@ struct MapNumbers {
 
 impl Compared {
     pub(super) fn new(offset: usize, sample: Sample, found: SampleDifference, context: &DiffContext) -> Self {
+        Compared::of_inputs(offset, vec![sample], Vec::new(), found, context)
+    }
+
+    /// The comparison of several explained inputs, each with a map, and the words of those that are texts.
+    pub(super) fn of_inputs(
+        offset: usize,
+        samples: Vec<Sample>,
+        words: Vec<Option<Vec<String>>>,
+        found: SampleDifference,
+        context: &DiffContext,
+    ) -> Self {
         let measures = DifferenceMeasure::ALL.map(|measure| measure.of(&found));
         let score = |side: usize| found.scores[side].get(found.class).copied().unwrap_or(f64::NAN);
         let numbers = |map: &MapDifference| MapNumbers {
@@ -85,13 +115,13 @@ impl Compared {
         debug_assert_eq!(found.maps.len(), context.layers.len());
         Compared {
             offset,
-            input: sample.name,
+            input: samples.first().map_or_else(String::new, |sample| sample.name.clone()),
             class: found.class,
             scores: [score(0), score(1)],
             predicted: found.predicted,
             measures,
             maps: found.maps.iter().map(numbers).collect(),
-            drawn: Some(DrawnMaps { picture: sample.picture, maps: found.maps }),
+            drawn: Some(DrawnMaps { samples, words, maps: found.maps }),
         }
     }
 

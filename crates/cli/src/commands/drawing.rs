@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use monosplit::graph::Result;
+use monosplit::graph::{Error, Result, write_atomically};
 use monosplit::image::is_picture_name;
 use monosplit::render::{Format, HeatmapOptions, MOST_LEVELS, OverlayOptions, Scene};
 use serde::Serialize;
@@ -79,6 +79,51 @@ impl DrawingArgs {
             json::print(&DrawingOutput { files, skipped }, out)?;
         }
         Ok(())
+    }
+
+    /// Writes a page in place of a figure, for what is read and not looked at.
+    pub(crate) fn write_page(
+        &self,
+        page: impl FnOnce(&mut dyn Write) -> Result<String, Failure>,
+        usual: &str,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let files = self.pages(usual)?;
+        files.iter().try_for_each(|path| check_writable(path))?;
+        let html = if self.json { page(&mut std::io::sink())? } else { page(out)? };
+        for path in &files {
+            write_atomically(path, html.as_bytes())?;
+            if !self.json {
+                writeln!(out, "{}", printable(&path.display().to_string()))?;
+            }
+        }
+        if self.json {
+            let (files, skipped) = (WrittenFiles::new(&files), skipped_outputs());
+            json::print(&DrawingOutput { files, skipped }, out)?;
+        }
+        Ok(())
+    }
+
+    fn pages(&self, usual: &str) -> Result<Vec<PathBuf>> {
+        let usual = [PathBuf::from(usual)];
+        let named = if self.out.is_empty() { &usual[..] } else { &self.out };
+        let page = |path: &PathBuf| {
+            let ending = path.extension().map(|ending| ending.to_string_lossy().to_lowercase());
+            match ending.as_deref() {
+                Some("html" | "htm") => Ok(path.clone()),
+                _ if Format::of(path).is_ok() || is_picture_name(path) => Err(Error::argument(format!(
+                    "{}: a text is written as a page; name {}",
+                    path.display(),
+                    path.with_extension("html").display()
+                ))),
+                _ => {
+                    let mut name = path.clone().into_os_string();
+                    name.push(".html");
+                    Ok(PathBuf::from(name))
+                }
+            }
+        };
+        named.iter().map(page).collect()
     }
 
     fn files(&self, usual: &str) -> Result<Vec<PathBuf>> {

@@ -150,16 +150,16 @@ impl NamedJob {
         let mut result = self.context.result(first, row, explained, time)?;
         for (at, (map, samples)) in explained.maps.iter().zip(&values.explained).enumerate() {
             let Some(sample) = samples.get(of(samples)) else { continue };
-            let words = self.texts[at].then(|| self.words(&sample.tensor));
+            let words = self.texts[at].then(|| words(&self.vocabulary, &sample.tensor));
             let explained = Explained { sample, words: words.as_deref() };
             self.context.add_map(&mut result, at, explained, (map, row), files)?;
         }
         Ok(result)
     }
+}
 
-    /// The words of token ids.
-    fn words(&self, ids: &Tensor) -> Vec<String> {
-        let ids = ids.to_i64();
-        ids.iter().flat_map(|ids| ids.iter()).map(|&id| self.vocabulary.word(id)).collect()
-    }
+/// The words of token ids.
+pub(super) fn words(vocabulary: &Vocabulary, ids: &Tensor) -> Vec<String> {
+    let ids = ids.to_i64();
+    ids.iter().flat_map(|ids| ids.iter()).map(|&id| vocabulary.word(id)).collect()
 }

@@ -6,7 +6,7 @@ use clap::Args;
 use monosplit::catalogue::ValueBounds;
 use monosplit::explain::Explanation;
 use monosplit::graph::{Error, Result, shortened};
-use monosplit::{Labels, Model, RankedClass, Sample, SampleReader, ScoreKind};
+use monosplit::{InputFile, Labels, Model, RankedClass, Sample, SampleReader, ScoreKind, TargetChoice};
 
 use super::class::{ClassArgs, Classes};
 use super::compute::ComputeArgs;
@@ -21,7 +21,9 @@ use super::target::opened_for;
 use crate::failure::note;
 
 /// The largest number of rows of a figure.
-const MOST_ROWS: usize = 64;
+pub(crate) const MOST_ROWS: usize = 64;
+/// What is said where there is nothing to draw.
+const NOTHING: &str = "nothing to draw; name a picture, a folder of pictures, a .npy or a .csv file";
 /// The longest label of a picture in characters.
 const LONGEST_LABEL: usize = 40;
 
@@ -29,7 +31,7 @@ const LONGEST_LABEL: usize = 40;
 #[derive(Args)]
 pub(crate) struct FigureInputArgs {
     /// The network, an ONNX file (not with --arch), then pictures, folders of pictures,
-    /// or - for a picture on standard input.
+    /// .npy and .npz batches, .csv tables, or - for one of these on standard input.
     #[arg(value_name = "MODEL PICTURE", verbatim_doc_comment)]
     files: Vec<PathBuf>,
 
@@ -37,7 +39,7 @@ pub(crate) struct FigureInputArgs {
     network: NetworkArgs,
 
     #[command(flatten)]
-    class: ClassArgs,
+    pub(crate) class: ClassArgs,
 
     #[command(flatten)]
     pub(crate) drawing: DrawingArgs,
@@ -46,10 +48,19 @@ pub(crate) struct FigureInputArgs {
     pub(crate) compute: ComputeArgs,
 
     #[command(flatten)]
-    given: GivenInputArgs,
+    pub(crate) given: GivenInputArgs,
 
     #[command(flatten)]
-    preprocessing: PreprocessingArgs,
+    pub(crate) preprocessing: PreprocessingArgs,
+}
+
+/// The opened network and the files to draw, before anything of them is read.
+pub(crate) struct OpenedFigure<'a> {
+    pub(crate) model: Model,
+    pub(crate) target: Option<TargetChoice>,
+    /// The files without a name as they were given.
+    pub(crate) files: &'a [PathBuf],
+    sources: Vec<InputFile>,
 }
 
 /// The opened network with a reader of its pictures.
@@ -65,13 +76,31 @@ pub(crate) struct FigureInput {
 
 impl FigureInputArgs {
     pub(crate) fn open(&self) -> Result<FigureInput> {
-        let nothing = "nothing to draw; name a picture or a folder of pictures";
-        let (origin, inputs) = self.network.split(&self.files, nothing)?;
-        let sources = self.preprocessing.inputs.list(inputs)?;
+        self.read(self.opened()?)
+    }
+
+    /// Opens the network.
+    pub(crate) fn opened(&self) -> Result<OpenedFigure<'_>> {
+        let (origin, files) = match self.given.are_given() {
+            true => self.network.split_any(&self.files)?,
+            false => self.network.split(&self.files, NOTHING)?,
+        };
+        let sources = self.preprocessing.inputs.list(files)?;
         let target = self.class.target.choice()?;
         let options = opened_for(self.network.options_for(self.compute.precision()), target.as_ref());
         let inputs_of = (&self.given, &self.preprocessing);
         let model = network_input::open_for(&options, origin, inputs_of, &sources)?.model;
+        Ok(OpenedFigure { model, target, files, sources })
+    }
+
+    /// Gets ready to read the pictures.
+    pub(crate) fn read(
+        &self,
+        OpenedFigure { model, target, sources, .. }: OpenedFigure<'_>,
+    ) -> Result<FigureInput> {
+        if sources.is_empty() {
+            return Err(Error::argument(NOTHING));
+        }
         let model = self.given.held(model, &self.preprocessing)?;
         let preprocess = self.preprocessing.for_sources(&model, &sources)?;
         let engine = self.compute.engine()?;
@@ -107,14 +136,19 @@ impl FigureInput {
 
     /// The name of the explained class with its probability, where it has one.
     pub(crate) fn named(&self, explained: &Explanation) -> String {
-        let class = explained.classes[0];
-        let scores = explained.logits.to_f64();
-        let ranked = RankedClass::best(&scores, scores.len(), self.score_kind).unwrap_or_default();
-        let name = self.labels.name(class);
-        match ranked.iter().find(|ranked| ranked.class == class).and_then(|ranked| ranked.probability) {
-            Some(probability) => format!("{name} {:.1}%", 100.0 * probability),
-            None => name,
-        }
+        class_words(&self.labels, self.score_kind, explained)
+    }
+}
+
+/// The name of the explained class of a sample with its probability, where it has one.
+pub(crate) fn class_words(labels: &Labels, score_kind: ScoreKind, explained: &Explanation) -> String {
+    let class = explained.classes[0];
+    let scores = explained.logits.to_f64();
+    let ranked = RankedClass::best(&scores, scores.len(), score_kind).unwrap_or_default();
+    let name = labels.name(class);
+    match ranked.iter().find(|ranked| ranked.class == class).and_then(|ranked| ranked.probability) {
+        Some(probability) => format!("{name} {:.1}%", 100.0 * probability),
+        None => name,
     }
 }
 

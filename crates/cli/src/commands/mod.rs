@@ -6,6 +6,7 @@ mod by_layer;
 mod cancelled_channels;
 mod class;
 mod compare;
+mod compare_named;
 mod compile;
 mod compute;
 mod counterfactual;

@@ -129,6 +129,7 @@ impl ExplainedInputArgs {
                     let positional = (!positional.is_empty()).then(|| only.clone());
                     Ok(Some(NamedInputs { of: left, positional }))
                 }
+                [] if !positional.is_empty() && given.are_given() => Err(self.no_place(model)),
                 _ => Ok(None),
             };
         }
@@ -136,14 +137,34 @@ impl ExplainedInputArgs {
         let positional = match (positional, &*left) {
             ([], _) => None,
             (_, [only]) => Some(only.clone()),
-            _ => {
-                return Err(model.unfit(format!(
-                    "a file without a name is the value of the only input that --input does not give; the inputs are {}",
-                    graph_inputs(model).join(", ")
-                )));
-            }
+            _ => return Err(self.no_place(model)),
         };
         Ok(Some(NamedInputs { of, positional }))
+    }
+
+    /// An error about a file without a name.
+    fn no_place(&self, model: &Model) -> Error {
+        model.unfit(format!(
+            "a file without a name is the value of the only input that --input does not give; the inputs are {}",
+            graph_inputs(model).join(", ")
+        ))
+    }
+}
+
+impl InputValues {
+    /// One sample of every input, by name; what holds one sample for all holds it for each.
+    pub(crate) fn row(&self, row: usize) -> Result<Vec<(&str, Tensor)>> {
+        let own = self.all.iter().map(|(name, value)| {
+            let at = if value.shape().first() == Some(&self.count) { row } else { 0 };
+            Ok((name.as_str(), rows(value, std::iter::once(at))?))
+        });
+        own.collect()
+    }
+
+    /// The same sample of an explained input.
+    pub(crate) fn sample(&self, at: usize, row: usize) -> Option<&Sample> {
+        let samples = self.explained.get(at)?;
+        samples.get(if samples.len() == 1 { 0 } else { row })
     }
 }
 

@@ -64,7 +64,7 @@ impl NetworkInput {
     pub(super) fn suits(self, command: &str) -> bool {
         match (self, command) {
             (NetworkInput::Pictures, _) => true,
-            (NetworkInput::Arrays, "compare" | "figure" | "counterfactual") => false,
+            (NetworkInput::Arrays, "figure" | "counterfactual") => false,
             (NetworkInput::Arrays, _) => true,
             (NetworkInput::Integers, command) => command == "run",
             (NetworkInput::Nothing, _) => false,

@@ -8,7 +8,7 @@ use monosplit::explain::{BatchPosition, Class, Explanation, Finish, SaliencyMap,
 use monosplit::graph::{Error, Result};
 use monosplit::image::Picture;
 use monosplit::render;
-use monosplit::render::{Grid, GridCell, GridRow, OverlayOptions, Scene};
+use monosplit::render::{Caption, Grid, GridCell, GridRow, OverlayOptions, Scene, Sheet, SheetRow};
 use monosplit::{MethodSet, Model, Sample};
 
 use super::figure_input::{FigureInput, short_name};
@@ -90,13 +90,12 @@ impl Panels {
         std::iter::once("picture".to_owned()).chain(own).collect()
     }
 
-    /// One row for each picture: the picture, then its maps. Prints the predictions to `out`.
+    /// The maps of all samples. Prints the predictions to `out`.
     pub(crate) fn rows(
         &self,
         input: &mut FigureInput,
-        options: &OverlayOptions,
         out: &mut dyn Write,
-    ) -> Result<Vec<GridRow>, Failure> {
+    ) -> Result<Vec<ExplainedRow>, Failure> {
         let mut rows = Vec::new();
         input.check_rows()?;
         let mut next = input.next_sample()?;
@@ -107,19 +106,64 @@ impl Panels {
             let caption = input.named(&explained);
             writeln!(out, "{}: {}", printable(&sample.name), printable(&caption))?;
             for (column, map) in self.columns.iter().zip(&explained.maps) {
-                if map.values.shape().len() != 3 {
+                if !is_drawn(&sample, map, column) {
                     writeln!(
                         out,
-                        "  {}: the map does not have two axes to draw; its place stays empty",
+                        "  {}: there is no drawing of a map of these axes; its place stays empty",
                         printable(&column.header)
                     )?;
                 }
             }
             out.flush()?;
-            rows.push(row(&sample, caption, &explained.maps, options)?);
+            rows.push(ExplainedRow { sample, caption, maps: explained.maps });
         }
         input.classes.all_used(rows.len())?;
         Ok(rows)
+    }
+
+    /// The figure of all rows: pictures with their maps in columns, or, where a sample is no picture, the figures that
+    /// `monosplit explain` draws of it side by side.
+    pub(crate) fn scene(
+        &self,
+        title: String,
+        rows: Vec<ExplainedRow>,
+        options: &OverlayOptions,
+    ) -> Result<Scene> {
+        if rows.iter().all(|row| row.sample.picture.is_some()) {
+            let rows = rows.into_iter().map(|found| row(&found.sample, found.caption, &found.maps, options));
+            return scene(title, self.headers(), rows.collect::<Result<_>>()?);
+        }
+        let mut all = Vec::new();
+        for ExplainedRow { sample, caption, maps } in &rows {
+            let mut figures = Vec::new();
+            for (column, map) in self.columns.iter().zip(maps) {
+                let own = map.values.shape().get(1..).unwrap_or_default();
+                let words = Caption { method: column.header.clone(), ..Caption::default() };
+                let own = map.values.clone().reshaped(own)?;
+                figures.extend(sample.any_figure(&own, &words, column.layer.is_some(), options)?);
+            }
+            all.push(SheetRow { label: format!("{} {caption}", short_name(sample)), figures });
+        }
+        Sheet { title, rows: all }.into_scene()
+    }
+}
+
+/// A sample with its maps.
+pub(crate) struct ExplainedRow {
+    sample: Sample,
+    caption: String,
+    maps: Vec<SaliencyMap>,
+}
+
+/// Whether there is a drawing of a map.
+fn is_drawn(sample: &Sample, map: &SaliencyMap, column: &Panel) -> bool {
+    let (own, of_map) = (sample.tensor.shape(), map.values.shape());
+    match of_map.len() {
+        3 => true,
+        _ if sample.picture.is_some() => false,
+        2 => own.len() == 3 || (own.len() == 2 && (column.layer.is_some() || own == of_map)),
+        4 => own.len() == 5,
+        _ => false,
     }
 }
 
@@ -140,7 +184,7 @@ pub(crate) fn scene(title: String, columns: Vec<String>, mut rows: Vec<GridRow>)
 pub(crate) fn picture_of(sample: &Sample) -> Result<&Picture> {
     sample.picture.as_ref().ok_or_else(|| {
         Error::argument(format!(
-            "{} is no picture; `monosplit explain` draws the maps of arrays",
+            "{} is no picture; `monosplit compare` and `monosplit explain` draw the maps of arrays",
             sample.name
         ))
     })

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod bounds;
+mod compared_inputs;
 mod compile;
 mod compile_passes;
 mod diff;

@@ -235,9 +235,9 @@ fn what_does_not_fit_is_refused_in_a_line() {
     let folder = ScratchFolder::new();
     let (text, ids) = (fixture("text.onnx"), fixture("text.ids.npy"));
     let mask = format!("mask={}", fixture("text.mask.npy"));
-    refuses(["explain", &text, &ids], &["2 inputs ('ids', 'mask')", "--input NAME=FILE"]);
+    refuses(["explain", &text, &ids], &["2 inputs ('ids', 'mask')", "--input mask=FILE"]);
     refuses(["explain", &text, &ids, "--of", "ids"], &["the inputs are ids, mask"]);
-    refuses(["explain", &text, "--input", &mask], &["also reads input 'ids'", "--input NAME=FILE"]);
+    refuses(["explain", &text, "--input", &mask], &["also reads input 'ids'", "--input ids=FILE"]);
     refuses(["explain", &text, &ids, "--input", "mask"], &["expected --input NAME=FILE, found 'mask'"]);
     refuses(
         ["explain", &text, &ids, "--input", &mask, "--of", "word"],

@@ -208,11 +208,16 @@ fn what_cannot_be_explained_is_refused_in_one_line_with_the_next_step() {
         ("similarity:missing.npy", &["missing.npy"]),
         ("head:missing.onnx", &["missing.onnx"]),
         ("class:1", &["expected one score for each class", "--output scores"]),
+        ("region:auto,clas=1", &["'clas'", "did you mean 'class'?"]),
+        ("region:auto,class=1,ouput=maps", &["'ouput'", "did you mean 'output'?"]),
     ] {
         refuses(["explain", &network, &x, "--target", target], words);
     }
     let mismatched = format!("region:{}", fixture("reference.npy"));
-    refuses(["explain", &network, &x, "--target", &mismatched], &["[5, 4]", "[6, 6]"]);
+    refuses(
+        ["explain", &network, &x, "--target", &mismatched],
+        &["[5, 4]", "[6, 6]", "a picture, which is scaled"],
+    );
     refuses(["explain", &network, &x, "--target", "sum:maps", "--class", "1"], &["--class", "--target"]);
     let single = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/inputs/single_score.onnx");
     let single = single.display().to_string();
@@ -271,7 +276,7 @@ fn an_input_that_is_not_explained_is_given() {
         Tensor::new([2, 4], (0..8).map(|i| (i as f32 + shift).sin()).collect::<Vec<_>>()).unwrap()
     };
     let (a, b) = (saved(&folder, "a.npy", &values(0.0)), saved(&folder, "b.npy", &values(0.5)));
-    refuses(["explain", &network, &a], &["2 inputs ('a', 'b')", "--input NAME=FILE"]);
+    refuses(["explain", &network, &a], &["2 inputs ('a', 'b')", "--input b=FILE"]);
     let given = [format!("b={b}"), format!("a={a}"), format!("none={a}"), "b".to_owned()];
     let by = |given: &str, explained: &str| {
         map(&folder, &[&network, explained, "--input", given, "--method", "gradient"])

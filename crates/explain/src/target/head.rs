@@ -223,7 +223,8 @@ impl Head {
             Mask::Given(mask) => {
                 let mask = fitting(mask, places).ok_or_else(|| {
                     Error::shape(format!(
-                        "the mask has the shape {:?}, expected that of the places of output '{name}', {places:?}",
+                        "the mask has the shape {:?}, expected that of the places of output '{name}', {places:?}; give an array of \
+                         that shape, or a picture, which is scaled",
                         mask.shape()
                     ))
                 })?;

@@ -6,7 +6,7 @@ use super::static_array::StaticArray;
 use super::symbolic_int::SymbolicInt;
 use super::value::{Known, Value};
 use crate::element::Element;
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 
 /// A node and its inputs.
 pub(crate) struct Call<'c> {
@@ -142,7 +142,10 @@ impl<'c> Call<'c> {
             return Ok(None);
         }
         self.known(index).and_then(Known::array).map(Some).ok_or_else(|| {
-            Error::unsupported(format!("the {role} of {} must not depend on the network's input", self.op()))
+            Error::unsupported(format!(
+                "the {role} of {} must not depend on the network's input; export it with constant {role}",
+                self.op()
+            ))
         })
     }
 
@@ -165,6 +168,7 @@ impl<'c> Call<'c> {
         let known = extents.iter().map(|e| e.known()).collect::<Option<Vec<_>>>();
         known.map(Some).ok_or_else(|| {
             Error::unsupported(format!("the {role} of {} must not depend on the batch size", self.op()))
+                .hint(Hint::FIXED_BATCH)
         })
     }
 

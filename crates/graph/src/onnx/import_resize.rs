@@ -4,7 +4,7 @@ use super::call::{self, Call};
 use super::import::Importer;
 use super::symbolic_int::SymbolicInt;
 use super::value::Value;
-use crate::error::{Error, Result};
+use crate::error::{Error, Hint, Result};
 use crate::graph::NodeId;
 use crate::op::{Coordinates, Interpolation, Op, ResizeAxis, Rounding};
 use crate::shape::{Dim, Shape};
@@ -149,11 +149,13 @@ fn coordinates(call: &Call, shape: &Shape, axes: &[ResizeAxis]) -> Result<Coordi
         "half_pixel_symmetric"
             if axes
                 .iter()
-                .all(|a| shape.fixed_at(a.axis).map(|n| n as f64 * a.scale) == Some(a.length as f64)) =>
+                .all(|a| shape.fixed_at(a.axis).is_some_and(|n| a.scale == a.length as f64 / n as f64)) =>
         {
             Ok(Coordinates::HalfPixel)
         }
-        _ => Err(Error::unsupported(format!("Resize with the coordinates '{name}' is not supported"))),
+        _ => Err(Error::unsupported(format!(
+            "Resize with the coordinates '{name}' is not supported; export it with half_pixel, align_corners or asymmetric"
+        ))),
     }
 }
 
@@ -174,7 +176,19 @@ fn from_sizes(call: &Call, shape: &Shape, named: &[usize], sizes: &[SymbolicInt]
         match (shape.dims()[axis], size.dim()) {
             (own, Some(wanted)) if own == wanted => targets.push((axis, TargetSize::Scale(1.0))),
             (Dim::Fixed(_), Some(Dim::Fixed(wanted))) => targets.push((axis, TargetSize::Length(wanted))),
-            _ => return Err(Error::shape(format!("axis {axis} of {shape} cannot be resized"))),
+            (Dim::Batch(_), Some(Dim::Fixed(wanted))) => {
+                return Err(Error::shape(format!(
+                    "the sizes of Resize ask for {wanted} samples along axis {axis} of {shape}; export it with the sizes of the \
+                     other axes alone, or with the number of samples taken from the input"
+                ))
+                .hint(Hint::FIXED_BATCH));
+            }
+            _ => {
+                return Err(Error::shape(format!(
+                    "the sizes of Resize make axis {axis} of {shape} depend on the number of samples; export it with a fixed size"
+                ))
+                .hint(Hint::FIXED_BATCH));
+            }
         }
     }
     let policy = call.text("keep_aspect_ratio_policy", "stretch")?;
@@ -200,7 +214,11 @@ fn from_sizes(call: &Call, shape: &Shape, named: &[usize], sizes: &[SymbolicInt]
 
 /// One axis; `None` if it stays as it is.
 fn resized(shape: &Shape, axis: usize, target: TargetSize) -> Result<Option<ResizeAxis>> {
-    let bad = || Error::shape(format!("axis {axis} of {shape} cannot be resized so"));
+    let bad = || {
+        Error::shape(format!(
+            "axis {axis} of {shape} cannot be resized so; export it with a scale or a size above 0 along axes of fixed length"
+        ))
+    };
     if matches!(target, TargetSize::Scale(1.0)) {
         return Ok(None);
     }

@@ -77,7 +77,8 @@ impl<'m> Importer<'m> {
         let condition = call.known(0).and_then(Known::array).and_then(|h| h.floats());
         let Some([condition]) = condition.as_deref() else {
             return Err(Error::unsupported(
-                "If whose condition depends on the network's input is not supported",
+                "If whose condition depends on the network's input is not supported; export the branch that is meant, by \
+                 tracing the network for example",
             ));
         };
         let name = if *condition != 0.0 { "then_branch" } else { "else_branch" };
@@ -100,7 +101,9 @@ impl<'m> Importer<'m> {
             _ => None,
         };
         let depends = |what: &str| {
-            Error::unsupported(format!("Loop whose {what} depends on the network's input is not supported"))
+            Error::unsupported(format!(
+                "Loop whose {what} depends on the network's input is not supported; export it with a constant one"
+            ))
         };
         let Some(AttributeValue::Graph(body)) = call.node.attribute("body") else {
             return Err(Error::malformed("Loop has no body"));
@@ -130,7 +133,7 @@ impl<'m> Importer<'m> {
         while (round as f64) < rounds && goes_on != 0.0 {
             if round == MAX_ROUNDS {
                 return Err(Error::unsupported(format!(
-                    "Loop of more than {MAX_ROUNDS} rounds is not supported"
+                    "Loop of more than {MAX_ROUNDS} rounds is not supported; export it with fewer, or the network without it"
                 )));
             }
             let number = Tensor::new([], vec![round as i64])?;
@@ -190,11 +193,17 @@ impl<'m> Importer<'m> {
             let value = self.operand(call, states + index)?;
             let shape = self.shape(value);
             let axis = call::axis(axis, shape.rank())?;
+            if let Dim::Batch(_) = shape.dims()[axis] {
+                return Err(Error::unsupported(format!(
+                    "Scan along axis {axis} of {shape} goes from sample to sample; export it with a fixed number of steps, along \
+                     another axis than that of the samples"
+                )));
+            }
             let length = shape.fixed_at(axis).filter(|&length| *steps.get_or_insert(length) == length);
             if length.is_none_or(|length| length == 0 || length > MAX_ROUNDS) {
                 return Err(Error::unsupported(format!(
-                    "Scan along axis {axis} of {shape} is not supported; 1 to {MAX_ROUNDS} steps are written out, as many for \
-                     all its inputs"
+                    "Scan along axis {axis} of {shape} is not supported; export it with 1 to {MAX_ROUNDS} steps, as many for all \
+                     its inputs"
                 )));
             }
             sources.push((value, axis));
@@ -266,7 +275,9 @@ impl<'m> Importer<'m> {
             parts.push(self.add(Op::Reshape { shape: Shape::new(dims) }, &[node])?);
         }
         if parts.is_empty() {
-            return Err(Error::unsupported("a loop of no rounds with an output for each is not supported"));
+            return Err(Error::unsupported(
+                "a loop of no rounds with an output for each is not supported; export it with at least one",
+            ));
         }
         self.add(Op::Concat { axis: at }, &parts).map(Value::Node)
     }

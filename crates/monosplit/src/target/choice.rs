@@ -170,7 +170,7 @@ impl TargetChoice {
             "contrast" => contrast(text, rest),
             "region" => {
                 needed("a mask, or auto,")?;
-                let (file, [class, output]) = keyed(rest, ["class", "output"]);
+                let (file, [class, output]) = keyed(text, rest, ["class", "output"])?;
                 let file = named(text, file)?;
                 let mask = if file == "auto" { MaskChoice::Auto } else { MaskChoice::File(file.into()) };
                 let class = class.map(|class| named(text, class)).transpose()?;
@@ -188,7 +188,7 @@ impl TargetChoice {
             }
             "similarity" => {
                 needed("a picture or an array")?;
-                let (file, [output]) = keyed(rest, ["output"]);
+                let (file, [output]) = keyed(text, rest, ["output"])?;
                 let output = output.map(|output| named(text, output)).transpose()?;
                 Ok(TargetChoice::Similarity { reference: named(text, file)?.into(), output })
             }
@@ -272,8 +272,13 @@ fn quoted(name: &str) -> String {
     }
 }
 
-/// A text with `,KEY=VALUE` behind it, in any order; values reach to the next key.
-fn keyed<'t, const K: usize>(text: &'t str, keys: [&str; K]) -> (&'t str, [Option<&'t str>; K]) {
+/// A text with `,KEY=VALUE` behind it, in any order; values reach to the next key. A word that is none of the keys is a mistake
+/// unless it may be a part of a file's name. `whole` is the text of the target.
+fn keyed<'t, const K: usize>(
+    whole: &str,
+    text: &'t str,
+    keys: [&str; K],
+) -> Result<(&'t str, [Option<&'t str>; K])> {
     let mut found: Vec<(usize, usize, usize)> = keys
         .iter()
         .enumerate()
@@ -284,12 +289,32 @@ fn keyed<'t, const K: usize>(text: &'t str, keys: [&str; K]) -> (&'t str, [Optio
         .collect();
     found.sort_unstable();
     let end = found.first().map_or(text.len(), |&(at, ..)| at);
+    let mut start = 0;
+    while let Some(at) = text[start..].find(',').map(|comma| start + comma) {
+        start = at + 1;
+        let Some((word, _)) = text[start..].split_once('=') else { break };
+        let is_word = !word.is_empty() && word.chars().all(|c| c.is_ascii_alphabetic() || "_ ".contains(c));
+        if !is_word || found.iter().any(|&(known, ..)| known == at) {
+            continue;
+        }
+        if found.iter().any(|&(.., key)| keys[key] == word) {
+            return Err(misread(whole, &format!("'{word}' is given twice; give it once")));
+        }
+        let meant = closest(word, &keys);
+        // A file may be called `a,b=c.png`: its ending is yet to come then.
+        let name = text[..at].rsplit(['/', '\\']).next().unwrap_or_default();
+        let in_file = at < end && text[at..end].contains('.') && !name.contains('.') && meant.is_empty();
+        if !in_file {
+            let known = keys.map(|key| format!("{key}=…")).join(" or ");
+            return Err(misread(whole, &format!("'{word}' is no key of it; {meant}expected {known}")));
+        }
+    }
     let mut values = [None; K];
     for (index, &(_, start, key)) in found.iter().enumerate() {
         let until = found.get(index + 1).map_or(text.len(), |&(at, ..)| at);
         values[key] = text.get(start..until);
     }
-    (&text[..end], values)
+    Ok((&text[..end], values))
 }
 
 fn contrast(text: &str, rest: &str) -> Result<TargetChoice> {
@@ -369,6 +394,10 @@ mod tests {
             ),
             ("region:auto", TargetChoice::Region { mask: MaskChoice::Auto, class: None, output: None }),
             (
+                "similarity:a.b/c,d=e.npy",
+                TargetChoice::Similarity { reference: "a.b/c,d=e.npy".into(), output: None },
+            ),
+            (
                 "cell:a[b][0, -1,2:,:3,best]",
                 cells(Some("a[b]"), &[At(0), At(-1), Range(Some(2), None), Range(None, Some(3)), Best]),
             ),
@@ -406,6 +435,12 @@ mod tests {
             ("cell:y[1:2:3]", "a range a:b"),
             ("head:", "an ONNX file"),
             ("similarity:", "a picture"),
+            ("region:auto,clas=1", "did you mean 'class'?"),
+            ("region:m.png,class=1,ouput=y", "did you mean 'output'?"),
+            ("region:m.png,class=1,class=2", "given twice"),
+            ("region:m.png,k=1", "expected class=… or output=…"),
+            ("region:auto,class =1", "did you mean 'class'?"),
+            ("similarity:r.npy,class=1", "expected output=…"),
         ] {
             let said = parse(text).unwrap_err().to_string();
             assert!(said.contains(words) && said.lines().count() == 1, "{text}: {said}");

@@ -63,7 +63,11 @@ impl Model {
             return Err(self.unfit("the network has a target already; open it anew for another".into()));
         }
         let (origin, about) = (self.origin().to_string(), choice.to_string());
-        self.grafted(choice, context).map_err(|error| error.context(about).context(origin))
+        let names_network = |error: &Error| error.statement().starts_with(&format!("{origin}: "));
+        self.grafted(choice, context).map_err(|error| match names_network(&error) {
+            true => error,
+            false => error.context(about).context(&origin),
+        })
     }
 
     /// The network as it is opened for a target: with the ends of its outputs where the target takes them as they are.
@@ -431,7 +435,12 @@ fn array(path: &Path) -> Result<Tensor> {
     let tensor = array_file::read(&model::read_file(path, MAX_ARRAY)?, &[]).map_err(about)?;
     let values = tensor.to_f64();
     if values.iter().any(|value| !value.is_finite()) {
-        return Err(about(Error::argument("some numbers are not finite")));
+        return Err(about(Error::argument("some numbers are not finite; give finite ones")));
+    }
+    if values.iter().all(|&value| value == 0.0) {
+        return Err(about(Error::argument(
+            "all numbers are zero, so that the target would be zero for every input; give some that are not",
+        )));
     }
     match tensor.kind() {
         monosplit_graph::Kind::Float => Ok(tensor),

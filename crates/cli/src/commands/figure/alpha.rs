@@ -12,7 +12,7 @@ use monosplit::render::Scene;
 use crate::commands::drawing::Draws;
 use crate::commands::figure_input::FigureInputArgs;
 use crate::commands::method::MethodWords;
-use crate::commands::panels::{Panel, Panels, scene};
+use crate::commands::panels::{Panel, Panels};
 use crate::failure::Failure;
 
 /// Draws one map for several values of α
@@ -63,7 +63,7 @@ impl Draws for AlphaFigure {
         });
         let engine = self.input.compute.engine()?;
         let panels = Panels::new(&input.model, panels, Finish::default(), &*engine)?;
-        let rows = panels.rows(&mut input, &self.input.drawing.overlay(), out)?;
-        Ok(scene(title.unwrap_or_default(), panels.headers(), rows)?)
+        let rows = panels.rows(&mut input, out)?;
+        Ok(panels.scene(title.unwrap_or_default(), rows, &self.input.drawing.overlay())?)
     }
 }

@@ -12,7 +12,7 @@ use monosplit::render::Scene;
 use crate::commands::drawing::Draws;
 use crate::commands::figure_input::FigureInputArgs;
 use crate::commands::method::MethodWords;
-use crate::commands::panels::{Panel, Panels, scene};
+use crate::commands::panels::{Panel, Panels};
 use crate::failure::Failure;
 
 /// Draws one map, layer by layer
@@ -62,7 +62,7 @@ impl Draws for LayersFigure {
         let panels = layers.into_iter().map(panel).collect();
         let engine = self.input.compute.engine()?;
         let panels = Panels::new(&input.model, panels, Finish::default(), &*engine)?;
-        let rows = panels.rows(&mut input, &self.input.drawing.overlay(), out)?;
-        Ok(scene(title, panels.headers(), rows)?)
+        let rows = panels.rows(&mut input, out)?;
+        Ok(panels.scene(title, rows, &self.input.drawing.overlay())?)
     }
 }

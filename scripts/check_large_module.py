@@ -3,7 +3,7 @@
 
     python3 scripts/check_large_module.py
 
-Needs the Python package, PyTorch, onnx and onnxscript, about 16 GB of memory and 5 GB in the folder of temporary files. Prints
+Needs the Python package, PyTorch, onnx and onnxscript, about 6 GB of memory and 3 GB in the folder of temporary files. Prints
 each step with the peak of the memory; the exit status is 1 if one fails.
 """
 

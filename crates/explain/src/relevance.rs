@@ -212,7 +212,8 @@ impl Relevances {
         Ok(Relevance { plus, minus, bound: r.bound + GROWTH, ..r })
     }
 
-    /// What the elements of the input contribute to a weighted sum: the sum without its bias, and without `constants`.
+    /// What the elements of the input contribute to a weighted sum: the sum without its bias, and without `constants`. Taking the
+    /// bias from the sum leaves its rounding error, which only a stabiliser that is larger covers.
     fn contributions(
         &self,
         g: &mut Graph,
@@ -222,9 +223,19 @@ impl Relevances {
         constants: Option<NodeId>,
     ) -> Result<NodeId> {
         let bias = affine_bias(g, node)?;
-        let Some(mask) = constants else { return bias.map_or(Ok(id), |bias| g.minus(id, bias)) };
+        let covered = self.epsilon > f64::EPSILON;
+        let input = match (constants, bias) {
+            (Some(mask), _) => unmarked(g, mask, node.inputs[index])?,
+            (None, None) => return Ok(id),
+            (None, Some(bias)) if covered => return g.minus(id, bias),
+            (None, Some(_)) => node.inputs[index],
+        };
+        if let Op::BatchNorm { epsilon } = node.op {
+            let scale = batch_norm_scale(g, node, epsilon)?;
+            return g.times(input, scale);
+        }
         let mut operands = node.inputs.clone();
-        operands[index] = unmarked(g, mask, node.inputs[index])?;
+        operands[index] = input;
         if bias.is_some() {
             operands.truncate(2);
         }

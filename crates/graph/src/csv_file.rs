@@ -1,9 +1,10 @@
 //! Comma-separated values, by one rule for all files that are read and written: RFC 4180 with the line ends of text files. A cell
 //! in quotes may hold commas, and a doubled quote in it is a quote.
 
+use std::io::Read;
 use std::path::Path;
 
-use crate::{Error, Result};
+use crate::{Error, Result, open_regular};
 
 /// A line of a list that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,15 +21,13 @@ const MAX_CELLS: usize = 1000;
 
 /// The lines of a file, see [`read_csv`].
 pub fn open_csv(path: &Path) -> Result<Vec<CsvRecord>> {
-    let size = path.metadata().map_err(|cause| Error::io(path, cause))?.len();
     let about = |error: Error| error.context(path.display());
-    if size > MAX_LIST {
+    let mut bytes = Vec::new();
+    let read = open_regular(path)?.take(MAX_LIST + 1).read_to_end(&mut bytes);
+    if read.map_err(|cause| Error::io(path, cause))? as u64 > MAX_LIST {
         let limit = MAX_LIST >> 20;
-        return Err(about(Error::malformed(format!(
-            "a list of {size} bytes is too long, the limit is {limit} MiB"
-        ))));
+        return Err(about(Error::malformed(format!("the list is too long, the limit is {limit} MiB"))));
     }
-    let bytes = std::fs::read(path).map_err(|cause| Error::io(path, cause))?;
     let text = String::from_utf8(bytes).map_err(|_| {
         about(Error::malformed("expected text, found bytes that are none; save the list as UTF-8"))
     })?;

@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use monosplit_graph::{Error, Result};
+use monosplit_graph::{Error, Result, open_regular};
 
 /// The largest file that is unpacked.
 const MAX_BYTES: usize = 1 << 30;
@@ -28,8 +28,14 @@ impl IdxArray {
 
     /// Reads the file at `path`.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|cause| Error::io(path, cause))?;
-        IdxArray::read(&bytes).map_err(|e| e.context(path.display()))
+        let mut bytes = Vec::new();
+        let read = open_regular(path)?.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
+        let about = |error: Error| error.context(path.display());
+        if read.map_err(|cause| Error::io(path, cause))? > MAX_BYTES {
+            let limit = MAX_BYTES >> 20;
+            return Err(about(Error::malformed(format!("the file is longer than {limit} MiB"))));
+        }
+        IdxArray::read(&bytes).map_err(about)
     }
 
     /// Reads an idx file, unpacking it first if it is gzipped.

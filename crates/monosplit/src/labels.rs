@@ -7,8 +7,8 @@ use monosplit_graph::{Error, ErrorKind, Hint, Result, read_csv, shortened};
 
 use crate::model::{self, Model};
 
-/// The largest file of names that is read.
-const MAX_FILE: u64 = 1 << 30;
+/// The largest file of names that is read. That of the 21,841 classes of ImageNet has one megabyte.
+const MAX_FILE: u64 = 64 << 20;
 
 /// The longest name of a class in characters. The longest of ImageNet have 120 with all their synonyms.
 const LONGEST_NAME: usize = 250;
@@ -31,18 +31,17 @@ impl Labels {
     /// The names in a text file, one a line and some perhaps in quotes as in CSV files, of which there must be `classes`.
     pub fn open(path: &Path, classes: usize) -> Result<Self> {
         let malformed = |said: String| Error::malformed(format!("{}: {said}", path.display()));
-        let text =
-            std::str::from_utf8(&model::read_file(path, MAX_FILE)?).map(str::to_owned).map_err(|_| {
-                malformed("expected class names, one a line, found bytes that are no text".into())
-            })?;
-        let text = text.strip_prefix('\u{feff}').unwrap_or(&text).trim_end();
-        let names: Vec<String> = text.lines().map(|line| bounded(&unquoted(line.trim()))).collect();
-        if names.len() != classes {
-            return Err(malformed(format!(
-                "expected {classes} class names, one a line, found {}",
-                names.len()
-            )));
+        let file = model::read_file(path, MAX_FILE)?;
+        let text = std::str::from_utf8(&file).map_err(|_| {
+            malformed("expected class names, one a line, found bytes that are no text".into())
+        })?;
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text).trim_end();
+        // Names take more memory than their text, so they are counted first.
+        let count = text.lines().count();
+        if count != classes {
+            return Err(malformed(format!("expected {classes} class names, one a line, found {count}")));
         }
+        let names = text.lines().map(|line| bounded(&unquoted(line.trim()))).collect();
         Ok(Labels { names })
     }
 
@@ -63,8 +62,8 @@ impl Labels {
         if let Some(names) = target.filter(|names| names.len() == classes) {
             return Labels { names: names.clone() };
         }
-        let held = model.metadata(CLASSES).map(Labels::from_text);
-        held.filter(|labels| labels.names.len() == classes).unwrap_or_else(|| Labels::built_in(classes))
+        let held = model.metadata(CLASSES).filter(|text| text.lines().count() == classes);
+        held.map_or_else(|| Labels::built_in(classes), Labels::from_text)
     }
 
     /// The built-in names: ImageNet's for 1000 classes and, as TensorFlow's networks have them, for 1001 with `background`

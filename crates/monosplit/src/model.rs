@@ -511,9 +511,9 @@ pub fn read_file(path: &Path, limit: u64) -> Result<Arc<FileBytes>> {
     let file = FileBytes::open(path)?;
     if file.len() as u64 > limit {
         return Err(Error::unsupported(format!(
-            "{}: the file is larger than the {} GiB that are read",
+            "{}: the file is larger than the {} MiB that are read",
             path.display(),
-            limit >> 30
+            limit >> 20
         )));
     }
     Ok(file)

@@ -2,12 +2,17 @@
 //! (paper, figure "Combined visualization of the inverted-input DIC gradients").
 
 use monosplit_autodiff::gradients;
-use monosplit_engine::{Engine, Program};
+use monosplit_engine::{Engine, Program, check_memory};
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Error, Graph, Kind, Label, Result, Shape, Tensor};
 
 use crate::data::Samples;
 use crate::streams::streams;
+
+/// The most elements of the pictures, and of the chosen classes, that are computed at once.
+const LARGEST_BATCH: usize = 1 << 22;
+/// How often the gradients of one stream are held: as they are, those beside them, and in what is drawn of them.
+const COPIES: usize = 3;
 
 /// The gradients of an image for every class.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,6 +39,13 @@ impl Counterfactuals {
         let classes = classes.ok_or_else(|| Error::shape(format!("expected class scores, found {shape}")))?;
         let mut programs = Vec::new();
         for stream in streams(network)? {
+            let input = &network.node(stream.input).shape;
+            if !input.is_batched() {
+                return Err(Error::unsupported(format!(
+                    "the network's input has the shape {input}, expected any number of pictures; export it with a batch axis of \
+                     open length"
+                )));
+            }
             let mut graph = stream.alone(network);
             let selected = graph.input("selected class", Shape::batched(&[classes]), Kind::Float);
             let chosen = graph.times(stream.scores, selected)?;
@@ -54,18 +66,26 @@ impl Counterfactuals {
 
     /// The gradients for all classes of one image `[1, channels, height, width]`.
     pub fn of(&self, image: &Tensor) -> Result<Counterfactual> {
-        let mut selected = vec![0f32; self.classes * self.classes];
-        selected.iter_mut().step_by(self.classes + 1).for_each(|one| *one = 1.0);
         let pixels = image.to_f32();
-        let shape = [&[self.classes], image.shape().get(1..).unwrap_or(&[])].concat();
-        let inputs = [
-            Tensor::new(shape, pixels.repeat(self.classes))?,
-            Tensor::new([self.classes, self.classes], selected)?,
-        ];
+        let rest = image.shape().get(1..).unwrap_or(&[]);
+        let kept = pixels.len().checked_mul(self.classes).and_then(|count| count.checked_mul(2 * COPIES));
+        check_memory(kept, &format!("the evidence of {} classes", self.classes))?;
+        let at_once = (LARGEST_BATCH / pixels.len().max(self.classes).max(1)).max(1);
         let rows = |program: &dyn Program| -> Result<Vec<Vec<f32>>> {
-            let outputs = program.run(&inputs)?;
-            let slopes = outputs.first().map(Tensor::to_f32).unwrap_or_else(|| Vec::new().into());
-            Ok(slopes.chunks(pixels.len().max(1)).map(<[f32]>::to_vec).collect())
+            let mut rows = Vec::new();
+            for first in (0..self.classes).step_by(at_once) {
+                let count = at_once.min(self.classes - first);
+                let mut selected = vec![0f32; count * self.classes];
+                selected[first..].iter_mut().step_by(self.classes + 1).for_each(|one| *one = 1.0);
+                let inputs = [
+                    Tensor::new([&[count], rest].concat(), pixels.repeat(count))?,
+                    Tensor::new([count, self.classes], selected)?,
+                ];
+                let outputs = program.run(&inputs)?;
+                let slopes = outputs.first().map(Tensor::to_f32).unwrap_or_else(|| Vec::new().into());
+                rows.extend(slopes.chunks(pixels.len().max(1)).map(<[f32]>::to_vec));
+            }
+            Ok(rows)
         };
         match self.programs.as_slice() {
             [g, h] => Ok(Counterfactual { present: rows(&**g)?, missing: rows(&**h)? }),
@@ -158,7 +178,45 @@ fn share(rows: &[Vec<f32>], stroke: &[bool]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use monosplit_engine::Cpu;
+    use monosplit_graph::Op;
+
     use super::*;
+
+    /// Scores `w·mean(x)` of samples along this axis.
+    fn network(shape: Shape, weights: Vec<f32>) -> Graph {
+        let mut g = Graph::new();
+        let x = g.input("x", shape, Kind::Float);
+        let mean = g.reduced(Reduction::Mean, x, &[1, 2, 3], false).unwrap();
+        let column = g.reshaped(mean, Shape::batched(&[1])).unwrap_or(mean);
+        let weights = g.constant(Tensor::new([1, weights.len()], weights).unwrap());
+        let scores = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[column, weights]).unwrap();
+        g.output("scores", scores);
+        g
+    }
+
+    #[test]
+    fn classes_that_do_not_fit_into_one_batch_are_all_there() {
+        let weights: Vec<f32> = (0..2500).map(|i| (i as f32 - 1000.0) / 8.0).collect();
+        assert!(weights.len().pow(2) > LARGEST_BATCH);
+        let g = network(Shape::batched(&[1, 2, 2]), weights.clone());
+        let found = Counterfactuals::new(&g, &Cpu::default().threads(1)).unwrap();
+        let found = found.of(&Tensor::new([1, 1, 2, 2], vec![0.1f32, 0.2, 0.3, 0.4]).unwrap()).unwrap();
+        assert_eq!((found.present.len(), found.missing.len()), (weights.len(), weights.len()));
+        for ((present, missing), weight) in found.present.iter().zip(&found.missing).zip(&weights) {
+            assert_eq!(present, &[weight.max(0.0) / 4.0; 4]);
+            assert_eq!(missing, &[(-weight).max(0.0) / 4.0; 4]);
+        }
+    }
+
+    #[test]
+    fn a_fixed_batch_is_refused() {
+        let mut g = Graph::new();
+        let x = g.input("x", Shape::fixed(&[3, 5]), Kind::Float);
+        g.output("scores", x);
+        let error = Counterfactuals::new(&g, &Cpu::default()).err().unwrap().to_string();
+        assert!(error.contains("batch axis"), "{error}");
+    }
 
     #[test]
     fn shares_count_positive_mass_alone() {

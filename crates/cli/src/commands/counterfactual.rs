@@ -120,7 +120,11 @@ impl CounterfactualCommand {
     }
 
     fn open(&self) -> Result<(Model, Counterfactuals)> {
-        let model = Model::open(&self.model)?;
+        let mut model = Model::open(&self.model)?;
+        // Classes are asked about together.
+        if matches!(model.fixed_batch(), Ok(Some(_))) {
+            model = model.with_open_batch().unwrap_or(model);
+        }
         let counterfactuals = Counterfactuals::new(model.original(), &*self.compute.engine()?)?;
         Ok((model, counterfactuals))
     }

@@ -8,7 +8,7 @@ use monosplit::eval::experiment::Experiment;
 use monosplit::eval::protocol::{GIVEN_MAPS, Images};
 use monosplit::eval::store::{Member, Planned, Stage, Store};
 use monosplit::eval::{Better, StageSummary, metric_title};
-use monosplit::graph::{Error, Result};
+use monosplit::graph::{Error, Result, open_regular};
 use monosplit::{EvaluationContext, Model};
 use monosplit_explorer::{ExhibitedRun, RunImage, RunMember, RunMetric, RunStage, RunTables};
 
@@ -31,8 +31,8 @@ pub(super) struct ServedRun {
 /// Whether a file is a run store, by its first bytes.
 pub(super) fn is_run_store(path: &Path) -> bool {
     let mut begun = [0; SQLITE.len()];
-    let read = std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut begun));
-    read.is_ok() && begun == SQLITE
+    let read = open_regular(path).map(|mut file| file.read_exact(&mut begun));
+    matches!(read, Ok(Ok(()))) && begun == SQLITE
 }
 
 impl ServedRun {

@@ -90,6 +90,21 @@ fn files_that_never_end_are_refused() {
 }
 
 #[test]
+fn lists_that_are_pipes_are_not_waited_for() {
+    let folder = ScratchFolder::new();
+    std::fs::create_dir(folder.path("images")).unwrap();
+    std::fs::copy(chelsea(), folder.path("images/0.png")).unwrap();
+    for pipe in ["labels.csv", "run.sqlite"] {
+        assert!(Command::new("mkfifo").arg(folder.path(pipe)).status().unwrap().success());
+    }
+    let (data, run) = (folder.root().display().to_string(), folder.path("run.sqlite"));
+    let model = folder.path("model.onnx");
+    refuses(["train", &data, "--out", model.to_str().unwrap()], &[]);
+    refuses(["serve", run.to_str().unwrap()], &["run.sqlite"]);
+    refuses(["results", run.to_str().unwrap()], &["run.sqlite"]);
+}
+
+#[test]
 fn links_that_lead_nowhere_are_unreadable_files() {
     let folder = ScratchFolder::new();
     let (nowhere, circle) = (folder.path("nowhere"), folder.path("circle"));
@@ -182,8 +197,13 @@ fn network(
     let weights = g.constant(Tensor::new([1, 5], vec![1f32, -2.0, 3.0, 0.5, 0.1]).unwrap());
     let scores = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[mean, weights]).unwrap();
     g.output("scores", scores);
+    saved(&g, folder, name)
+}
+
+/// The path of a network's new file.
+fn saved(g: &Graph, folder: &ScratchFolder, name: &str) -> String {
     let path = folder.path(name);
-    onnx::save(&g, &path, &onnx::ExportOptions::default()).unwrap();
+    onnx::save(g, &path, &onnx::ExportOptions::default()).unwrap();
     path.display().to_string()
 }
 
@@ -218,6 +238,16 @@ fn small_files_that_ask_for_much_memory_are_refused_before_anything_is_computed(
     }
     let (code, said) = confined(&["run", &constant, sample]);
     is_one_line(code, &said);
+    // Pictures for each of many classes.
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[1, 8, 8]), Kind::Float);
+    let mean = g.reduced(Reduction::Mean, x, &[2, 3], false).unwrap();
+    let scores = g.add(Op::Expand { shape: Shape::batched(&[1 << 21]) }, &[mean]).unwrap();
+    g.output("scores", scores);
+    let (crowded, figure) = (saved(&g, &folder, "crowded.onnx"), folder.path("figure.svg"));
+    let (code, said) = confined(&["counterfactual", &crowded, sample, "--out", figure.to_str().unwrap()]);
+    is_one_line(code, &said);
+    assert!(said.contains("memory budget"), "{said}");
     // A budget of one's own.
     let (code, said) =
         confined(&["run", "--memory", "1K", &model("vgg/torchscript-17.onnx").display().to_string(), sample]);

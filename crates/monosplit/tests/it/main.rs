@@ -5,6 +5,7 @@ mod chosen_output;
 mod default_layers;
 mod inputs;
 mod odd_clips;
+mod odd_weights;
 mod op_cases;
 mod picture_explainer;
 mod random_runs;

@@ -1,7 +1,7 @@
 //! DeepSHAP: DeepLIFT averaged over several baselines.
 
 use monosplit_engine::Engine;
-use monosplit_graph::batch::rows;
+use monosplit_graph::batch::{repeated, rows};
 use monosplit_graph::op::Reduction;
 use monosplit_graph::{Data, Error, Noise, Result, Tensor};
 
@@ -140,11 +140,14 @@ impl PreparedMethod for Averaging {
             sums.iter_mut().zip(values.to_f64().iter()).for_each(|(sum, value)| *sum += value);
             (shape, single) = (values.shape().to_vec(), matches!(values.data(), Data::F32(_)));
             let top = Class::Top;
-            let before =
-                self.scores.explain_batch(&ExplainBatch { images: &baseline, class: &top, ..*batch })?.logits;
+            // Other inputs may be given, and a choice held, for each sample.
+            let baselines = repeated(&baseline, classes.len())?;
+            let before = ExplainBatch { images: &baselines, class: &top, ..*batch };
+            let before = self.scores.explain_batch(&before)?.logits;
             let (after, before) = (found.logits.to_f64(), before.to_f64());
+            let scores = after.len() / classes.len().max(1);
             for (row, (rise, &class)) in rise.iter_mut().zip(classes).enumerate() {
-                *rise += after[row * before.len() + class] - before[class];
+                *rise += after[row * scores + class] - before[row * scores + class];
             }
             batch.progress.advance(index + 1, self.count)?;
         }

@@ -17,6 +17,7 @@ use crate::constant_elements::{ConstantElements, unmarked};
 use crate::network::Network;
 use crate::scaled::{ACTIVATION_BOUND, Scale, Scaled};
 use crate::split::{InputSplit, Pooling, Split};
+use crate::target::is_choice;
 
 /// The sum stream of every active node of a network.
 pub(crate) struct SumStream {
@@ -118,7 +119,7 @@ impl Builder<'_> {
         let raw = self.raw(g, id, node)?;
         let moves_only = node.op.is_selection() && !self.is_flatten(node);
         let rounds_only = matches!(node.op, Op::Unary(function) if function.is_straight_through());
-        if moves_only || rounds_only || self.network.is_decomposition_step(id) {
+        if moves_only || rounds_only || is_choice(node) || self.network.is_decomposition_step(id) {
             Ok(raw)
         } else {
             self.stabilised(g, id, raw)

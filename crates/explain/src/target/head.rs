@@ -108,16 +108,19 @@ impl Head {
                 let is_top = self.is_largest(scores)?;
                 let chosen = if against == Rival::Top { is_top } else { self.is_second(scores, is_top)? };
                 let chosen = self.held(chosen, "rival")?;
-                let own = self.graph.times(scores, chosen)?;
-                self.graph.reduced(Reduction::Sum, own, &[1], true)?
+                let own = self.weighted(scores, chosen)?;
+                let sum = self.graph.reduced(Reduction::Sum, own, &[1], true)?;
+                self.choice(sum)
             }
         };
-        let scores = match (class, self.parameters) {
-            (Some(class), Parameters::Constant) => self.element(name, scores, class, classes)?,
-            (Some(class), Parameters::Input) => check_class(name, class, classes).map(|()| scores)?,
-            (None, _) => scores,
-        };
-        self.graph.minus(scores, rival)
+        let differences = self.graph.minus(scores, rival)?;
+        // Last, so that a class that is named is explained like one that is chosen: rules that look at all elements of a value
+        // (the stabilisers of the split) find the same.
+        match (class, self.parameters) {
+            (Some(class), Parameters::Constant) => self.element(name, differences, class, classes),
+            (Some(class), Parameters::Input) => check_class(name, class, classes).map(|()| differences),
+            (None, _) => Ok(differences),
+        }
     }
 
     /// The score of one class, `[N, 1]`.
@@ -238,22 +241,16 @@ impl Head {
                     1 => self.is_positive(value)?,
                     _ => self.is_largest(value)?,
                 };
-                let found = match alone.filter(|_| channels > 1) {
-                    Some(class) => self.channel(found, class)?,
-                    None => found,
-                };
                 self.held(found, "mask")?
             }
         };
-        let maps = match alone {
-            Some(class) => self.channel(value, class)?,
-            None => value,
-        };
-        let inside = self.weighted(maps, weights)?;
+        let inside = self.weighted(value, weights)?;
         let axes: Vec<usize> = (2..lengths.len() + 1).collect();
         let sums = self.graph.reduced(Reduction::Sum, inside, &axes, false)?;
         match (mask, alone) {
             (Mask::Predicted, None) if channels > 1 => self.without_empty(sums, weights, &axes),
+            // Last, as in a contrast.
+            (_, Some(class)) => self.element(name, sums, class, channels),
             _ => Ok(sums),
         }
     }
@@ -268,11 +265,8 @@ impl Head {
         let below = self.graph.add(Op::Cast { to: Kind::Int }, &[below])?;
         let (nothing, below) = (self.graph.number(0.0), self.held(below, "nowhere")?);
         let added = self.graph.select(found, nothing, below)?;
-        self.graph.plus(sums, added)
-    }
-
-    fn channel(&mut self, value: NodeId, class: usize) -> Result<NodeId> {
-        self.graph.add(Op::Slice { axis: 1, start: class, step: 1, length: 1 }, &[value])
+        let sums = self.graph.plus(sums, added)?;
+        Ok(self.choice(sums))
     }
 
     /// Where a single map finds its class.

@@ -3,7 +3,7 @@ use monosplit_graph::op::{Binary, Reduction, Unary, Window};
 use monosplit_graph::{Op, Shape};
 
 use super::*;
-use crate::methods::{Gradient, Occlusion};
+use crate::methods::{DeepShap, Gradient, Occlusion, SplitGrad, SplitLrp};
 use crate::{Class, Explainer, MapRequest, Settings};
 
 /// Two outputs: maps `[N, 3, 4, 5]`, and scores `[N, 3]` that are their means through a ReLU.
@@ -283,6 +283,54 @@ fn a_predicted_region_is_held_while_the_image_is_perturbed() {
     perturbed[..20].fill(0.0);
     let perturbed = Tensor::new([1, 2, 4, 5], perturbed).unwrap();
     assert_ne!(run(&free, std::slice::from_ref(&perturbed)), run(&fixed, &[perturbed]));
+}
+
+/// Numbers, a class that is named and the same class found by itself, explained for several samples at once and one by one.
+#[test]
+fn a_class_that_is_named_has_the_maps_of_the_same_class_when_it_is_chosen() {
+    let scores = || Some("scores".to_owned());
+    let (maps, plain) = outputs();
+    let found = |class: usize| {
+        let wins = |place: &usize| (0..3).all(|other| maps[0][class][*place] >= maps[0][other][*place]);
+        (0..20).filter(wins).map(|place| maps[0][class][place]).sum::<f64>()
+    };
+    let region = order(&(0..3).map(found).collect::<Vec<_>>())[0];
+    let best = order(&plain[0]);
+    let predicted = |class| Target::Region { output: None, mask: Mask::Predicted, class };
+    let contrast = |class, against| Target::Contrast { output: scores(), class, against };
+    let pairs = [
+        (predicted(None), predicted(Some(region))),
+        (contrast(None, Rival::Second), contrast(Some(best[0]), Rival::Class(best[1]))),
+    ];
+    let requests = || {
+        [
+            MapRequest::at_input(SplitGrad::default()),
+            MapRequest::at_input(SplitLrp::default()),
+            MapRequest::at_input(DeepShap::default()),
+        ]
+    };
+    for (chosen, named) in pairs {
+        let maps = |target: &Target, images: &Tensor| {
+            let graph = target.graft(&network(), Parameters::Constant).unwrap().graph;
+            let explainer = Explainer::new(&graph, &requests(), &engine()).unwrap();
+            // The stabiliser acts.
+            let settings = Settings { limit: 0.01, ..Settings::default() };
+            let found = explainer.explain(images, &Class::Top, &settings).unwrap();
+            found.maps.iter().map(|map| map.values.to_f64()[..20].to_vec()).collect::<Vec<_>>()
+        };
+        let (all, alone) = (maps(&chosen, &images(2)), maps(&chosen, &images(1)));
+        let by_name = maps(&named, &images(1));
+        assert!(alone.iter().flatten().any(|&value| value != 0.0));
+        // ε of SplitLRP, the second, acts at the sum that chooses a rival.
+        for ((map, (all, named)), bound) in
+            alone.iter().zip(all.iter().zip(&by_name)).zip([1e-12, 1e-3, 1e-12])
+        {
+            let largest = map.iter().fold(0f64, |most, value| most.max(value.abs()));
+            let near = |a: &f64, b: &f64, within: f64| (a - b).abs() <= within * largest;
+            assert!(map.iter().zip(all).all(|(a, b)| near(a, b, 1e-12)), "{chosen:?}: {map:?} {all:?}");
+            assert!(map.iter().zip(named).all(|(a, b)| near(a, b, bound)), "{chosen:?}: {map:?} {named:?}");
+        }
+    }
 }
 
 #[test]

@@ -158,7 +158,10 @@ impl Setting {
         let names_file = |value: &String| match &*self.option {
             "input" => true,
             "target" => value.parse::<TargetChoice>().is_ok_and(|target| target.file().is_some()),
-            _ => value.contains(['/', '\\']) || FILE_ENDINGS.iter().any(|ending| value.contains(ending)),
+            _ => {
+                let lower = value.to_ascii_lowercase();
+                lower.contains(['/', '\\']) || FILE_ENDINGS.iter().any(|ending| lower.contains(ending))
+            }
         };
         values.iter().any(names_file)
     }
@@ -199,12 +202,23 @@ fn settings(command: &Command, path: &Path) -> Result<Vec<Setting>> {
             path.display()
         )));
     }
-    let value = Value::open(path)?;
+    let value = if path == Path::new(HERE) { alone(path)? } else { Value::open(path)? };
     let mut found = Vec::new();
     collect(command, &value, &mut Vec::new(), &mut found)?;
     // A default for one command takes precedence over a default for all, in whichever order they stand.
     found.sort_by_key(|setting| setting.command.len());
     Ok(found)
+}
+
+/// The file in the current folder, which may be based on no other: that would choose what is read.
+fn alone(path: &Path) -> Result<Value> {
+    let value = Value::open_alone(path)?;
+    match value.get("base") {
+        None => Ok(value),
+        Some(base) => Err(base.location.error(
+            "base: a file in the current folder cannot say which files are read or written; write its options into it",
+        )),
+    }
 }
 
 fn collect(command: &Command, value: &Value, path: &mut Vec<String>, found: &mut Vec<Setting>) -> Result<()> {

@@ -275,8 +275,11 @@ fn the_folder_cannot_choose_where_anything_is_written() {
         "target = \"region:mask.png\"",
         "target = \"head:head.onnx\"",
         "method = \"deeplift:baseline=b.npy\"",
+        "method = \"deeplift:baseline=B.NPY\"",
     ];
-    for text_of in texts.map(|line| format!("[explain]\n{line}")) {
+    let own = folder.write("own.toml", "[run]\nraw = \"scores.npy\"\n");
+    let texts = texts.map(|line| format!("[explain]\n{line}"));
+    for text_of in texts.into_iter().chain([format!("base = {:?}", own.display().to_string())]) {
         folder.write("monosplit.toml", &text_of);
         let output =
             command(&here, &["explain", network, picture]).env_remove("MONOSPLIT_CONFIG").output().unwrap();
@@ -288,7 +291,6 @@ fn the_folder_cannot_choose_where_anything_is_written() {
     }
     // The same line in the user's own file is theirs.
     std::fs::remove_file(folder.path("monosplit.toml")).unwrap();
-    let own = folder.write("own.toml", "[run]\nraw = \"scores.npy\"\n");
     let output = command(&here, &["run", network, picture]).env("MONOSPLIT_CONFIG", own).output().unwrap();
     assert!(output.status.success() && folder.path("scores.npy").is_file(), "{}", text(&output.stderr));
 }

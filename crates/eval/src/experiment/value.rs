@@ -80,7 +80,8 @@ impl Value {
         Value::open_within(path, 0)
     }
 
-    fn open_within(path: &Path, depth: usize) -> Result<Value> {
+    /// Reads a TOML file that is based on no other; `base` is a key among others.
+    pub fn open_alone(path: &Path) -> Result<Value> {
         let found = path.metadata().map_err(|cause| Error::io(path, cause))?;
         if !found.is_file() || found.len() > MAX_FILE {
             return Err(Error::argument(format!(
@@ -89,7 +90,11 @@ impl Value {
             )));
         }
         let text = std::fs::read_to_string(path).map_err(|cause| Error::io(path, cause))?;
-        let value = Value::parse(&text, path)?;
+        Value::parse(&text, path)
+    }
+
+    fn open_within(path: &Path, depth: usize) -> Result<Value> {
+        let value = Value::open_alone(path)?;
         let Some(base) = value.get("base") else { return Ok(value) };
         let ValueKind::Text(name) = &base.kind else {
             return Err(base

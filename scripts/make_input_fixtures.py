@@ -21,7 +21,7 @@ import warnings
 import numpy as np
 import onnx
 import torch
-from captum.attr import IntegratedGradients, LayerGradCam, LayerIntegratedGradients, Occlusion
+from captum.attr import IntegratedGradients, LayerGradCam, LayerGradientXActivation, LayerIntegratedGradients, Occlusion
 from torch import nn
 
 FOLDER = pathlib.Path(__file__).parent.parent / "crates/monosplit/tests/fixtures/inputs"
@@ -123,6 +123,8 @@ def text():
     found = Occlusion(net.from_embedding).attribute(
         words.detach(), (1, words.shape[2]), strides=(1, words.shape[2]), additional_forward_args=mask, target=classes)
     save("text.occlusion.ids", found[:, :, 0])
+    found = LayerGradientXActivation(net, net.wide).attribute(ids, additional_forward_args=mask, target=classes)
+    save("text.input-x-gradient-wide.ids", found.sum(2))
 
 
 def pair():

@@ -6,7 +6,7 @@ use monosplit_explain::{
     BatchPosition, Class, ExplainBatch, ExplainedInputs, Explainer, Finish, InputEncoder, InputPart,
     MapRequest, NoProgress, Progress, SaliencyMap, Settings,
 };
-use monosplit_graph::{Kind, Result, Tensor};
+use monosplit_graph::{Dim, Kind, LayerName, Result, Tensor};
 
 use crate::catalogue::{ConfiguredMethod, parse};
 use crate::given_inputs::{fitting, of_kind};
@@ -44,6 +44,39 @@ impl Model {
         self.finished_inputs_explainer(chosen, of, &[finish], engine)
     }
 
+    /// The same at layers of the network, one map for each, where one input is explained. Of token ids, the map of a layer that has
+    /// the tokens along an axis has one number for each of them.
+    pub fn configured_layers_explainer(
+        &self,
+        chosen: ConfiguredMethod,
+        input: &str,
+        layers: &[String],
+        finish: Finish,
+        engine: &dyn Engine,
+    ) -> Result<InputsExplainer> {
+        let inputs =
+            ExplainedInputs::new(self.graph(), &[input]).map_err(|error| error.context(self.origin()))?;
+        let encoder = inputs.encoder(engine)?;
+        let network = inputs.network();
+        let chosen = chosen.for_network(network)?;
+        let chosen = self.with_encoded_baseline(chosen, &inputs, &encoder)?;
+        let tokens = inputs.parts()[0].tokens();
+        let place = |layer: &String| {
+            let value = LayerName::parse(layer).value(network).map_err(|error| error.about(self.origin()))?;
+            let dims = network.node(value).shape.dims();
+            let has_tokens = |&count: &usize| dims.len() == 3 && dims[1..].contains(&Dim::Fixed(count));
+            Ok(LayerPlace { name: layer.clone(), tokens: tokens.filter(has_tokens) })
+        };
+        let layers = layers.iter().map(place).collect::<Result<Vec<_>>>()?;
+        let request = |place: &LayerPlace| {
+            MapRequest::of(chosen.method.clone(), Some(place.name.clone())).finish(finish)
+        };
+        let requests: Vec<MapRequest> = layers.iter().map(request).collect();
+        let explainer = Explainer::new(network, &requests, engine)?;
+        let (title, settings) = (chosen.title, chosen.settings);
+        Ok(InputsExplainer { model: self.clone(), title, settings, inputs, encoder, explainer, layers })
+    }
+
     /// The same with several finishes of one computation: the maps of all inputs in the first, then those in the next.
     pub fn finished_inputs_explainer(
         &self,
@@ -67,6 +100,7 @@ impl Model {
             inputs,
             encoder,
             explainer,
+            layers: Vec::new(),
         })
     }
 
@@ -120,6 +154,15 @@ pub struct InputsExplainer {
     inputs: ExplainedInputs,
     encoder: InputEncoder,
     explainer: Explainer,
+    /// The layers that the maps are at; none where they are of the inputs themselves.
+    layers: Vec<LayerPlace>,
+}
+
+/// A layer that a map is at.
+struct LayerPlace {
+    name: String,
+    /// The number of tokens along an axis of it.
+    tokens: Option<usize>,
 }
 
 /// The map of an explained input.
@@ -128,6 +171,8 @@ pub struct InputsExplainer {
 pub struct InputMap {
     /// The name of the input.
     pub input: String,
+    /// The layer that the map is at; none is the input itself.
+    pub layer: Option<String>,
     /// The number of tokens of a sample, where the input holds token ids: the map is `[N, tokens]`.
     pub tokens: Option<usize>,
     /// The map.
@@ -164,9 +209,11 @@ impl InputsExplainer {
         self.inputs.parts()
     }
 
-    /// The number of tokens of a sample of each explained input; none for one that holds real numbers.
+    /// The number of tokens of a sample of each map; none for one that is not of tokens.
     pub fn tokens(&self) -> impl Iterator<Item = Option<usize>> {
-        self.inputs.parts().iter().map(InputPart::tokens)
+        let of_layers = self.layers.iter().map(|layer| layer.tokens);
+        let parts = if self.layers.is_empty() { self.inputs.parts() } else { &[] };
+        of_layers.chain(parts.iter().map(InputPart::tokens))
     }
 
     /// Explains a batch. `values` holds all inputs of the network by name, each with one sample for all or one for each.
@@ -220,9 +267,14 @@ impl InputsExplainer {
             ..ExplainBatch::new(&value, class, &self.settings)
         };
         let found = self.explainer.explain_batch(&batch)?;
-        let maps = self.inputs.parts().iter().cycle().zip(found.maps);
-        let maps =
-            maps.map(|(part, map)| InputMap { input: part.name().to_owned(), tokens: part.tokens(), map });
+        let maps = self.inputs.parts().iter().cycle().zip(found.maps).enumerate();
+        let maps = maps.map(|(index, (part, map))| {
+            let (layer, tokens) = match self.layers.get(index) {
+                Some(place) => (Some(place.name.clone()), place.tokens),
+                None => (None, part.tokens()),
+            };
+            InputMap { input: part.name().to_owned(), layer, tokens, map }
+        });
         Ok(InputsExplanation { logits: found.logits, classes: found.classes, maps: maps.collect() })
     }
 }

@@ -63,20 +63,26 @@ impl NamedComparison {
         let bounds = ValueBounds::of_inputs(model, None)?;
         let compiled = |word: &String| {
             let MethodAtLayer { choice, layer } = MethodAtLayer::parse(word)?;
-            if let Some(layer) = layer {
-                return Err(model.unfit(format!(
-                    "the maps of {} are of inputs by name, which the layer '{layer}' of '{word}' is none of; leave it out",
-                    of.join(", ")
-                )));
-            }
             let chosen = choice.resolve(&bounds, model.graph())?;
-            model.configured_inputs_explainer(chosen, &of, finish, engine)
+            match (layer, &of[..]) {
+                (None, of) => model.configured_inputs_explainer(chosen, of, finish, engine),
+                (Some(layer), [input]) => {
+                    model.configured_layers_explainer(chosen, input, &[layer], finish, engine)
+                }
+                (Some(layer), of) => Err(model.unfit(format!(
+                    "the layer '{layer}' of '{word}' has no part of its own for each of {}, which are explained together; name one \
+                     with --of, or leave out the layer",
+                    of.join(", ")
+                ))),
+            }
         };
         let methods = methods.iter().map(compiled).collect::<Result<Vec<_>>>()?;
         let vocabulary = tokens.map_or_else(|| Ok(Vocabulary::default()), |file| Vocabulary::open(file))?;
         let compared = NamedComparison { of: named.of.clone(), methods, vocabulary };
+        let holds_ids =
+            compared.methods.iter().any(|method| method.parts().iter().any(|part| part.tokens().is_some()));
         match tokens {
-            Some(file) if !compared.is_text() => Err(model.unfit(format!(
+            Some(file) if !holds_ids => Err(model.unfit(format!(
                 "no input that is explained holds token ids; leave out the words of {}",
                 file.display()
             ))),
@@ -84,9 +90,9 @@ impl NamedComparison {
         }
     }
 
-    /// Whether one of the inputs is a text.
+    /// Whether one of the maps is of a text.
     pub(crate) fn is_text(&self) -> bool {
-        self.methods.first().is_some_and(|method| method.tokens().any(|tokens| tokens.is_some()))
+        self.methods.iter().any(|method| method.tokens().any(|tokens| tokens.is_some()))
     }
 
     /// All samples as one page.
@@ -179,9 +185,10 @@ impl NamedComparison {
             let mut shown = Vec::new();
             for (method, found) in self.methods.iter().zip(&found) {
                 let map = &found.maps[at];
-                let header = match self.of.len() {
-                    1 => method.title().to_owned(),
-                    _ => format!("{} of {input}", method.title()),
+                let header = match (&map.layer, self.of.len()) {
+                    (Some(layer), _) => format!("{} {layer}", method.title()),
+                    (None, 1) => method.title().to_owned(),
+                    (None, _) => format!("{} of {input}", method.title()),
                 };
                 match self.shown(sample, &header, map, options)? {
                     Some(one) => {
@@ -216,7 +223,7 @@ impl NamedComparison {
             }
         }
         let caption = Caption { method: header.to_owned(), ..Caption::default() };
-        Ok(sample.any_figure(&own, &caption, false, options)?.map(Shown::Figure))
+        Ok(sample.any_figure(&own, &caption, map.layer.is_some(), options)?.map(Shown::Figure))
     }
 }
 

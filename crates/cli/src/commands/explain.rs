@@ -8,11 +8,12 @@ use clap::Args;
 use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
-use monosplit::graph::batch::{samples_interact, stack};
-use monosplit::graph::{Dim, Error, Kind, Result, Tensor, npy, write_atomically};
+use monosplit::graph::batch::{rows, samples_interact, stack};
+use monosplit::graph::{Dim, Error, Kind, NodeId, Result, Tensor, npy, write_atomically};
 use monosplit::image::Preprocess;
 use monosplit::{
-    InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, channel_magnitudes,
+    InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, Vocabulary,
+    channel_magnitudes,
 };
 use serde::Serialize;
 
@@ -23,6 +24,7 @@ use super::compute::ComputeArgs;
 use super::drawing::contours;
 use super::drawn_files::DrawnFiles;
 use super::explain_compiled::CompiledFile;
+use super::explain_named::words;
 use super::explain_result::{ExplainContext, Explained, InputOutput, InputResult, MapDescription, raw_paths};
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
@@ -164,13 +166,18 @@ impl Explain {
         if let Some(named) = named {
             return self.explain_named(&named, opened.model, (&choice, target.as_ref()), inputs, out);
         }
-        if let Some(file) = &self.tokens {
+        let is_compiled = match CompiledFile::of(&opened.model) {
+            Some(file) => file.check(self, &choice).map(|()| true)?,
+            None => false,
+        };
+        let is_integer = |id: &NodeId| opened.model.graph().node(*id).kind == Kind::Int;
+        let may_hold_ids = is_compiled && opened.model.graph().inputs().iter().any(is_integer);
+        if let Some(file) = self.tokens.as_ref().filter(|_| !may_hold_ids) {
             let words = "no input that is explained holds token ids; leave out the words of";
             return Err(opened.model.unfit(format!("{words} {}", file.display())).into());
         }
-        if let Some(file) = CompiledFile::of(&opened.model) {
-            file.check(self, &choice)?;
-        }
+        let vocabulary =
+            self.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)?;
         let engine = self.compute.engine()?;
         let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
         let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
@@ -191,7 +198,8 @@ impl Explain {
                 self.announce(&ready.job, out)?;
             }
             let classes = self.class.classes(&ready.model, &ready.job.context.labels)?;
-            let run = InputLoop { explain: self, model: &ready.model, prepared: &ready.job };
+            let (model, prepared) = (&ready.model, &ready.job);
+            let run = InputLoop { explain: self, model, prepared, vocabulary: &vocabulary };
             run.all((reader, waiting), &classes, &mut state, index == last, out)?;
             if index == last {
                 classes.all_used(state.outcome.results.len())?;
@@ -446,6 +454,8 @@ struct InputLoop<'a> {
     explain: &'a Explain,
     model: &'a Model,
     prepared: &'a ExplainJob,
+    /// What the token ids of a compiled file stand for.
+    vocabulary: &'a Vocabulary,
 }
 
 /// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
@@ -496,7 +506,7 @@ impl InputLoop<'_> {
             let first = state.outcome.results.len();
             let class = classes.of(first, samples.len())?;
             let tensors: Vec<Tensor> = samples.iter().map(|sample| sample.tensor.clone()).collect();
-            let images = stack(&tensors, Kind::Float)?;
+            let images = stack(&tensors, self.model.input()?.kind)?;
             let bar = Bar::new(samples.len());
             let position = Some(BatchPosition { offset: first, is_last: are_last && waiting.is_empty() });
             let others = self.model.given_inputs(first, samples.len())?;
@@ -515,7 +525,11 @@ impl InputLoop<'_> {
             for (row, sample) in samples.iter().enumerate() {
                 let mut result = context.result(sample, row, &explained, time)?;
                 for (index, map) in explained.maps.iter().enumerate() {
-                    let of = Explained { sample, words: None };
+                    let own = self.sample_of(index, (sample, row), &others)?;
+                    let sample = own.as_ref().unwrap_or(sample);
+                    let is_text = sample.tensor.kind() == Kind::Int;
+                    let words = is_text.then(|| words(self.vocabulary, &sample.tensor));
+                    let of = Explained { sample, words: words.as_deref() };
                     context.add_map(&mut result, index, of, (map, row), &mut state.files)?;
                 }
                 if !self.explain.json {
@@ -538,6 +552,21 @@ impl InputLoop<'_> {
         state.opened += reader.opened();
         remember_skipped(&reader);
         Ok(())
+    }
+
+    /// The sample that a map is of, where a compiled file explains an input that was given by name.
+    fn sample_of(
+        &self,
+        index: usize,
+        (sample, row): (&Sample, usize),
+        given: &[(&str, Tensor)],
+    ) -> Result<Option<Sample>> {
+        let explained = self.prepared.context.descriptions[index].explained.as_deref();
+        let Some((_, value)) = given.iter().find(|(name, _)| Some(*name) == explained) else {
+            return Ok(None);
+        };
+        let tensor = rows(value, std::iter::once(row))?;
+        Ok(Some(Sample { name: sample.name.clone(), tensor, picture: None, features: None }))
     }
 
     fn remark_on_cancelled_channels(&self, maps: &[SaliencyMap], sizes: &[SaliencyMap]) {

@@ -115,12 +115,15 @@ impl<'a> CompiledFile<'a> {
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| error.context(self.model.origin()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
-        let descriptions = maps.iter().map(|map| MapDescription {
-            method: map.method.clone(),
-            title: map.title.clone(),
-            layer: map.layer.clone(),
-            alpha: alpha.filter(|_| map.takes_alpha),
-            explained: None,
+        let inputs =
+            || self.model.graph().inputs().iter().map(|&id| &self.model.graph().node(id).label.tensor);
+        let descriptions = maps.iter().map(|map| {
+            // Where several inputs are explained, each map has the name of its own.
+            let (explained, layer) = map.layer.clone().map_or((None, None), |name| {
+                if inputs().any(|input| *input == name) { (Some(name), None) } else { (None, Some(name)) }
+            });
+            let (method, title) = (map.method.clone(), map.title.clone());
+            MapDescription { method, title, layer, alpha: alpha.filter(|_| map.takes_alpha), explained }
         });
         let contours = explain.contours;
         let is_target = CompiledFileFacts::of(self.model.original())

@@ -58,7 +58,13 @@ fn texts_are_compared_in_a_page_with_the_numbers_that_explain_finds() {
     );
     let wrong = [&compare[..5], &["-o", "never.png"], &methods].concat();
     refuses(wrong, &["a text is written as a page", "never.html"]);
-    refuses([&compare[..], &["--methods", "gradient@second"]].concat(), &["inputs by name", "'second'"]);
+    let said = succeeds([&compare[..], &["--methods", "gradient@wide:out"]].concat()).out;
+    assert!(said.contains("  Gradient wide:out"), "{said}");
+    let pair = fixture("pair.onnx");
+    let given = ["picture", "facts"].map(|name| format!("{name}={}", fixture(&format!("pair.{name}.npy"))));
+    let words =
+        ["compare", &pair, "--input", &given[0], "--input", &given[1], "--methods", "gradient@trunk.0"];
+    refuses(words, &["'trunk.0'", "name one with --of"]);
 }
 
 #[test]

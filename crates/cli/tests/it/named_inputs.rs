@@ -230,6 +230,54 @@ fn whole_numbers_are_read_as_what_an_input_holds() {
     succeeds(["explain", &compiled, &picture, &facts, "-o", &out]);
 }
 
+/// Captum's `LayerGradientXActivation`, summed over the channels of each token.
+#[test]
+fn a_layer_of_a_text_has_a_number_for_each_token() {
+    let folder = ScratchFolder::new();
+    let (network, ids, raw) = (fixture("text.onnx"), fixture("text.ids.npy"), path(&folder, "raw.npy"));
+    let (mask, out) = (format!("mask={}", fixture("text.mask.npy")), path(&folder, "out"));
+    let explain = ["explain", &network, &ids, "--input", &mask, "-o", &out, "--precision", "f64"];
+    let at = |words: &[&str]| succeeds([&explain[..], words].concat()).out;
+    let said = at(&["--method", "input-x-gradient", "--layer", "wide:out", "--raw", &raw]);
+    assert!(said.contains("Input × Gradient at wide:out of ids"), "{said}");
+    assert!(folder.path("out/text.ids-0.input-x-gradient.html").exists(), "words, not bars");
+    near(&raw, "text.input-x-gradient-wide.ids.npy", 1e-6);
+    // What is pooled has units in place of tokens.
+    at(&["--method", "gradient", "--layer", "scores"]);
+    assert!(folder.path("out/text.ids-0.gradient.png").exists());
+    let said = at(&["--method", "lrp", "--by-layer"]);
+    assert!(said.contains("the relevance on each layer of"), "{said}");
+    refuses(
+        [&explain[..], &["--method", "gradient", "--by-layer"]].concat(),
+        &["splitcam and splitgrad", "lrp"],
+    );
+}
+
+/// What a compiled file explains is drawn as what it is of.
+#[test]
+fn compiled_files_of_token_ids_and_of_several_inputs_are_explained() {
+    let folder = ScratchFolder::new();
+    let (file, out, raw) = (path(&folder, "file.onnx"), path(&folder, "out"), path(&folder, "raw.npy"));
+    let (ids, mask) = (fixture("text.ids.npy"), format!("mask={}", fixture("text.mask.npy")));
+    succeeds(["compile", &fixture("text.onnx"), "--of", "ids", "--method", "gradient", "-o", &file]);
+    let explain = ["explain", &file, "-o", &out, "--raw", &raw];
+    let said = succeeds([&explain[..], &[&ids, "--input", &mask]].concat()).out;
+    near(&raw, "text.gradient.ids.npy", 1e-5);
+    assert!(said.contains("1(+") && folder.path("out/text.ids-0.gradient.html").exists(), "{said}");
+    let (picture, facts) = (fixture("pair.picture.npy"), format!("facts={}", fixture("pair.facts.npy")));
+    let network = fixture("pair.onnx");
+    for method in ["gradient", "integrated-gradients:steps=20"] {
+        succeeds(["compile", &network, "--of", "picture,facts", "--method", method, "-o", &file]);
+        succeeds([&explain[..], &[&picture, "--input", &facts]].concat());
+        let method = method.split(':').next().unwrap();
+        for input in ["picture", "facts"] {
+            let raw = path(&folder, &format!("raw.{input}.npy"));
+            near(&raw, &format!("pair.{method}.{input}.npy"), 1e-5);
+            assert!(folder.path(&format!("out/pair.picture-1.{method}.{input}.png")).exists());
+        }
+    }
+}
+
 #[test]
 fn what_does_not_fit_is_refused_in_a_line() {
     let folder = ScratchFolder::new();
@@ -243,7 +291,9 @@ fn what_does_not_fit_is_refused_in_a_line() {
         ["explain", &text, &ids, "--input", &mask, "--of", "word"],
         &["no input 'word'", "'ids', 'mask'"],
     );
-    refuses(["explain", &text, &ids, "--input", &mask, "--layer", "first"], &["--layer does not apply"]);
+    let both = ["explain", &text, &ids, "--input", &mask, "--of", "ids,mask"];
+    refuses([&both[..], &["--layer", "first"]].concat(), &["name one with --of"]);
+    refuses([&both[..], &["--piecewise", "8"]].concat(), &["--piecewise does not apply"]);
     let beyond = path(&folder, "beyond.npy");
     std::fs::write(&beyond, npy::write(&Tensor::new([1, 6], vec![1i64, 2, 3, 99, 0, 0]).unwrap())).unwrap();
     refuses(["explain", &text, &beyond, "--input", &mask], &["token id 99", "11 rows"]);

@@ -8,7 +8,8 @@ Every line of the written file is a command and the hash of its result: `run`, `
 method), `compare`, `compile` (every method), `verify --json` and `evaluate`, on the models in the folder `shared` beside the repository
 and on the small networks of the tests. Times are taken out of JSON before hashing. Exit code 1 if a line differs from --against.
 
-Needs nothing but Python's standard library. Takes about five minutes on two cores; --quick does the smallest network only.
+Needs nothing but Python's standard library. Takes about five minutes on two cores; --quick does the smallest network only, and
+--only NAME those models whose file name contains NAME, without the small networks and without `evaluate`.
 """
 
 import argparse
@@ -222,6 +223,7 @@ def main() -> int:
     parser.add_argument("output", type=Path)
     parser.add_argument("--against", type=Path, help="an earlier output to compare with")
     parser.add_argument("--quick", action="store_true", help="only the smallest network")
+    parser.add_argument("--only", action="append", metavar="NAME", help="only models whose file name contains this")
     chosen = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit(f"no folder {SHARED}")
@@ -229,12 +231,19 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         program = Program(chosen.binary.resolve(), Path(folder))
         for model in models[:1] if chosen.quick else models:
-            one_network(program, model, small=model == models[0])
+            if not chosen.only or any(name in model.name for name in chosen.only):
+                one_network(program, model, small=model == models[0])
+        if chosen.only:
+            return write(program, chosen)
         for folder in sorted(ROOT.glob("crates/*/tests/fixtures/models/*/")):
             files = sorted(folder.glob("*.onnx"))
             if files and (folder / "x.npy").exists():
                 fixture_network(program, files[0], folder / "x.npy")
         evaluation(program, models[0])
+    return write(program, chosen)
+
+
+def write(program: Program, chosen: argparse.Namespace) -> int:
     chosen.output.write_text("\n".join(program.lines) + "\n")
     if not chosen.against:
         return 0

@@ -1,5 +1,8 @@
 //! Derivatives of elementwise functions, as nodes of a graph.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use monosplit_graph::op::{Binary, Unary};
 use monosplit_graph::{Graph, NodeId, Result};
 

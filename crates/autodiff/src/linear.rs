@@ -1,6 +1,9 @@
 //! Transposes of linear ops. For a node that is linear in one of its inputs, `y = W x`, this module writes `Wᵀ y`, and
 //! `|W|ᵀ y` with every coefficient replaced by its magnitude. Rule sets are built from these two.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis, Unary, Window};
 use monosplit_graph::{Dim, Error, Graph, Node, NodeId, Op, Result, Shape};
 

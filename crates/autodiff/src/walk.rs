@@ -1,6 +1,9 @@
 //! The one backward walk. It visits nodes in reverse topological order, computes the message of each value from the messages
 //! of the nodes that use it, and keeps every message: asking for many values costs no more than asking for the deepest.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use std::collections::HashMap;
 
 use monosplit_graph::{Error, Graph, Node, NodeId, Result};

@@ -1,6 +1,9 @@
 //! What a program holds when it runs: the buffers of its memory plan, the largest scratch memory of its kernels, and the values
 //! known at compile time. It is known from shapes, before anything is computed.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use monosplit_graph::op::Window;
 use monosplit_graph::{Error, Graph, Node, NodeId, Op, element_count};
 
@@ -42,7 +45,27 @@ impl ScratchRule {
                 ScratchRule::Input
             }
             Op::Resize { .. } => ScratchRule::Intermediate,
-            _ => ScratchRule::None,
+            Op::Input | Op::Constant(_) | Op::Identity | Op::Dropout { .. } => ScratchRule::None,
+            Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => ScratchRule::None,
+            Op::BatchNorm { .. }
+            | Op::LayerNorm { .. }
+            | Op::GroupNorm { .. }
+            | Op::LocalResponseNorm { .. }
+            | Op::Softmax { .. }
+            | Op::LogSoftmax { .. } => ScratchRule::None,
+            Op::MaxPool(_)
+            | Op::AveragePool { .. }
+            | Op::AveragePoolTranspose { .. }
+            | Op::WinnerGather(_)
+            | Op::WinnerScatter(_) => ScratchRule::None,
+            Op::Reduce { .. } | Op::ArgMax { .. } => ScratchRule::None,
+            Op::Concat { .. }
+            | Op::Slice { .. }
+            | Op::Pad { .. }
+            | Op::Reshape { .. }
+            | Op::Transpose { .. }
+            | Op::Expand { .. }
+            | Op::Gather { .. } => ScratchRule::None,
         }
     }
 

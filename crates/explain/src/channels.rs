@@ -2,6 +2,9 @@
 //! layers of tokens from the last, and some transpositions move them from one to the other. The axes known at those layers are
 //! propagated to the values in between. The default is the axis after the samples.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use monosplit_graph::op::ChannelAxis;
 use monosplit_graph::{Graph, Node, NodeId, Op, Shape};
 
@@ -117,18 +120,20 @@ fn carriers(node: &Node) -> &[NodeId] {
 /// The axis of the value that an axis of an input becomes, for nodes that at most move elements.
 fn carried(graph: &Graph, node: &Node, input: NodeId, axis: usize) -> Option<usize> {
     let (from, to) = (graph.node(input).shape.dims(), node.shape.dims());
-    match &node.op {
-        Op::Transpose { axes } => {
+    match (node.op.properties().channels, &node.op) {
+        (ChannelAxis::Moved, Op::Transpose { axes }) => {
             between_layouts(axes).then(|| axes.iter().position(|&origin| origin == axis))?
         }
-        Op::Reshape { .. } => {
+        (ChannelAxis::Moved, Op::Reshape { .. }) => {
             let behind = from.len() - axis;
             if to.len() > axis && from[..=axis] == to[..=axis] {
                 return Some(axis);
             }
             (to.len() >= behind && from[axis..] == to[to.len() - behind..]).then(|| to.len() - behind)
         }
-        _ => (from.len() == to.len()).then_some(axis),
+        (ChannelAxis::Kept(_), _) => (from.len() == to.len()).then_some(axis),
+        (ChannelAxis::Moved | ChannelAxis::Second | ChannelAxis::Normalised(_), _) => None,
+        (ChannelAxis::Last | ChannelAxis::Unknown, _) => None,
     }
 }
 

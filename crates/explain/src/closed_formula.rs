@@ -15,8 +15,8 @@ use monosplit_autodiff::window_max::WindowMax;
 use monosplit_autodiff::{Edge, GradientRules, Rules, Walk, rectifier};
 use monosplit_engine::{Engine, Program};
 use monosplit_graph::address::LayerName;
-use monosplit_graph::op::{Binary, Reduction};
-use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result, Tensor};
+use monosplit_graph::op::Reduction;
+use monosplit_graph::{Error, Graph, Kind, NodeId, Result, Tensor};
 
 use crate::bindings::bind;
 use crate::explain_batch::{Class, ExplainBatch, Settings};
@@ -199,15 +199,16 @@ impl Rules for Masses {
 
 impl Masses {
     fn to_input(&self, g: &mut Graph, edge: &Edge<'_>, mass: NodeId) -> Result<NodeId> {
-        let Edge { id, node, index, active } = *edge;
+        let Edge { id, node, index, .. } = *edge;
         if rectifier(g, node)?.is_some() {
             return Ok(mass);
         }
         if let Some(maximum) = WindowMax::of(g, node)? {
             return maximum.sum_transposed(g, mass);
         }
-        let product = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul));
-        if !node.op.is_linear() || (product && active > 1) {
+        let linearity = node.op.properties().linearity;
+        let product = self.network.active_inputs(id).iter().any(|&(i, _)| linearity.multiplies(index, i));
+        if !linearity.is_linear() || product {
             let message = format!(
                 "the closed formula speaks of affine nodes, ReLUs and maxima, not of {}",
                 node.op.name()

@@ -4,6 +4,7 @@ use std::ops::Deref;
 
 use monosplit_autodiff::ActiveGraph;
 use monosplit_graph::batch::sample_axis;
+use monosplit_graph::op::AlongAxis;
 use monosplit_graph::{Dim, Error, Graph, Kind, Node, NodeId, Op, Output, Result, Shape};
 
 use crate::channels::Axes;
@@ -78,13 +79,13 @@ impl Network {
 
     /// Whether something is computed from several samples at once, as the statistics of a batch are.
     pub(crate) fn mixes_samples(&self) -> bool {
-        let over_samples = |node: &Node, axes: &[usize]| {
-            let dims = self.graph().node(node.inputs[0]).shape.dims();
-            sample_axis(dims, self.samples()).is_some_and(|(axis, _)| axes.contains(&axis))
-        };
-        self.nodes().any(|(id, node)| match &node.op {
-            Op::Reduce { axes, .. } => self.is_active(id) && over_samples(node, axes),
-            _ => false,
+        self.nodes().filter(|(id, _)| self.is_active(*id)).any(|(id, node)| {
+            self.active_inputs(id).into_iter().any(|(index, operand)| {
+                let dims = self.graph().node(operand).shape.dims();
+                sample_axis(dims, self.samples()).is_some_and(|(axis, _)| {
+                    node.op.along_axis(index, dims.len(), axis) == AlongAxis::Combined
+                })
+            })
         })
     }
 

@@ -1,5 +1,8 @@
 //! Bounds on the operator norms of linear nodes, from their weights: how much a node can enlarge its input.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use monosplit_graph::op::{Binary, Divisor, Reduction, Unary};
 use monosplit_graph::{Data, Graph, Node, NodeId, Op, Tensor};
 
@@ -107,7 +110,7 @@ fn kernel_sum(w: &Tensor, groups: usize, by_rows: bool) -> f64 {
     match w.data() {
         Data::F32(w) if !w.is_empty() => largest_channel(w, (rows, columns, taps), groups, by_rows),
         Data::F64(w) if !w.is_empty() => largest_channel(w, (rows, columns, taps), groups, by_rows),
-        _ => 0.0,
+        Data::F32(_) | Data::F64(_) | Data::I64(_) | Data::Bool(_) => 0.0,
     }
 }
 
@@ -140,7 +143,7 @@ fn matrix_sum(w: &Tensor) -> f64 {
     match w.data() {
         Data::F32(w) => w.chunks(rows * columns).map(|w| largest_sum(w, columns)).fold(0.0, f64::max),
         Data::F64(w) => w.chunks(rows * columns).map(|w| largest_sum(w, columns)).fold(0.0, f64::max),
-        _ => 0.0,
+        Data::I64(_) | Data::Bool(_) => 0.0,
     }
 }
 

@@ -153,6 +153,18 @@ impl Relevances {
                     let operands = Coefficients { operands: &node.inputs, magnitude: true };
                     r.map(g, |g, v| transpose(g, id, index, v, operands))
                 }
+                linearity
+                    if self
+                        .network
+                        .active_inputs(id)
+                        .iter()
+                        .any(|&(i, _)| linearity.multiplies(index, i)) =>
+                {
+                    Err(Error::unsupported(format!(
+                        "SplitLRP has no rule for {} of two values that depend on the input; choose a layer above it",
+                        op.name()
+                    )))
+                }
                 Linearity::WeightedSum(_) | Linearity::Product(_) => self.affine(g, id, node, index, r),
                 // Predicates, products of many elements, maxima that come before this match, and what has been decomposed.
                 Linearity::Nonlinear => {

@@ -73,12 +73,9 @@ impl Rescale {
     /// `Δ(ab) = ½(b + b′)Δa + ½(a + a′)Δb`.
     fn linear(&self, g: &mut Graph, edge: &Edge<'_>, m: NodeId) -> Result<NodeId> {
         let mut operands = edge.node.inputs.clone();
-        let product = matches!(
-            edge.node.op,
-            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } | Op::Binary(Binary::Mul)
-        );
-        for (i, operand) in operands.iter_mut().enumerate().filter(|_| product) {
-            if i != edge.index && self.network.is_active(*operand) {
+        let linearity = edge.node.op.properties().linearity;
+        for (i, operand) in operands.iter_mut().enumerate() {
+            if linearity.multiplies(edge.index, i) && self.network.is_active(*operand) {
                 let both = g.plus(*operand, self.reference.at(*operand))?;
                 *operand = g.scaled(0.5, both)?;
             }

@@ -116,9 +116,8 @@ impl Sensitivities {
         let grows = log2_norm_bound(g, node, Direction::Backward(index));
         let signed = Coefficients { operands: &node.inputs, magnitude: false };
         let gradient = transpose(g, id, index, m.gradient, signed)?;
-        let partner = (0..node.inputs.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
-        let bilinear = matches!(node.op, Op::MatMul { .. } | Op::Binary(Binary::Mul) | Op::Conv { .. });
-        let factor = partner.filter(|_| bilinear).map(|i| self.stream.at(node.inputs[i]));
+        let partner = self.active_partner(node, index);
+        let factor = partner.map(|i| (i, self.stream.at(node.inputs[i])));
         let larger = grows + if factor.is_some() { ACTIVATION_BOUND } else { 0.0 };
         let hidden = match m.hidden {
             Some(hidden) => {
@@ -131,6 +130,15 @@ impl Sensitivities {
         Ok(Sensitivity { gradient, hidden, mass })
     }
 
+    /// The operand that a node multiplies the operand `index` with, if both depend on the input.
+    fn active_partner(&self, node: &Node, index: usize) -> Option<usize> {
+        let linearity = node.op.properties().linearity;
+        let is_partner =
+            |&i: &usize| linearity.multiplies(index, i) && self.network.is_active(node.inputs[i]);
+        (0..node.inputs.len()).find(is_partner)
+    }
+
+    /// `|W|ᵀσ`; where an operand and its sum stream are given as `factor`, that takes the place of `|W|`.
     #[allow(clippy::too_many_arguments)]
     fn linear_mass(
         &self,
@@ -139,7 +147,7 @@ impl Sensitivities {
         node: &Node,
         index: usize,
         mass: Scaled,
-        factor: Option<Scaled>,
+        factor: Option<(usize, Scaled)>,
         grows: f64,
     ) -> Result<Scaled> {
         let mut operands = node.inputs.clone();
@@ -153,15 +161,12 @@ impl Sensitivities {
         }
         let (ready, factor) = match factor {
             None => (self.scale.ready(g, mass, grows)?, None),
-            Some(factor) => {
+            Some((partner, factor)) => {
                 let (ready, factor) = self.scale.ready_pair(g, mass, factor, grows)?;
+                operands[partner] = factor.value;
                 (ready, Some(factor))
             }
         };
-        if let Some(factor) = factor {
-            let partner = (0..operands.len()).find(|&i| i != index && self.network.is_active(node.inputs[i]));
-            partner.into_iter().for_each(|i| operands[i] = factor.value);
-        }
         let coefficients = Coefficients { operands: &operands, magnitude: true };
         let value = transpose(g, id, index, ready.value, coefficients)?;
         let exponent = self.scale.exponent_sum(g, ready.exponent, factor.and_then(|f| f.exponent))?;

@@ -1,5 +1,8 @@
 //! Shape inference: shape and kind of a node's value, given those of its operands, or an error.
 
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 use crate::error::{Error, Hint, Result};
 use crate::graph::Node;
 use crate::op::{Binary, Op, Padding, Window};
@@ -46,8 +49,10 @@ fn output_kind(op: &Op, inputs: &[&Node]) -> Result<Kind> {
         Op::Cast { to } => Ok(*to),
         Op::Unary(function) => match kinds[0] {
             kind if function.accepts(kind) => Ok(kind),
-            _ if function.accepts(Kind::Float) => expect(Kind::Float, &kinds),
-            _ => expect(Kind::Bool, &kinds),
+            Kind::Float | Kind::Int | Kind::Bool if function.accepts(Kind::Float) => {
+                expect(Kind::Float, &kinds)
+            }
+            Kind::Float | Kind::Int | Kind::Bool => expect(Kind::Bool, &kinds),
         },
         Op::Binary(Binary::And | Binary::Or | Binary::Xor) => expect(Kind::Bool, &kinds),
         Op::Binary(Binary::Pow) => expect(kinds[0], &kinds[..1]),
@@ -57,7 +62,7 @@ fn output_kind(op: &Op, inputs: &[&Node]) -> Result<Kind> {
         Op::Gather { .. } => expect(Kind::Int, &kinds[1..]).map(|_| kinds[0]),
         Op::Reduce { .. } => match kinds[0] {
             Kind::Bool => expect(Kind::Float, &kinds),
-            kind => Ok(kind),
+            Kind::Float | Kind::Int => Ok(kinds[0]),
         },
         Op::Concat { .. } => alike(&kinds),
         Op::Slice { .. }

@@ -2,7 +2,8 @@
 
 use std::collections::{HashMap, HashSet};
 
-use monosplit_graph::{Error, Graph, Kind, NodeId, Op, Result};
+use monosplit_graph::op::ElementwiseOp;
+use monosplit_graph::{Error, Graph, Kind, NodeId, Result};
 
 use super::gates::Gates;
 use super::kernels::fused::{Function, Fused, Instruction, Operand};
@@ -108,14 +109,20 @@ fn steps(graph: &Graph, same: &[NodeId], nodes: &[NodeId], outputs: &[NodeId]) -
 
 fn function(graph: &Graph, id: NodeId) -> Result<Function> {
     let node = graph.node(id);
-    Ok(match node.op {
-        Op::Unary(unary) => Function::Unary(unary),
-        Op::Binary(binary) if binary.is_predicate() && graph.node(node.inputs[0]).kind == Kind::Float => {
-            Function::Compare(binary)
-        }
-        Op::Binary(binary) => Function::Binary(binary),
-        Op::Where => Function::Select,
-        Op::Cast { .. } => Function::Cast,
-        _ => return Err(Error::argument("not an elementwise node")),
-    })
+    let of_numbers = || graph.node(node.inputs[0]).kind == Kind::Float;
+    Ok(
+        match node
+            .op
+            .elementwise()
+            .ok_or_else(|| Error::internal("a node is fused that is not elementwise"))?
+        {
+            ElementwiseOp::Unary(unary) => Function::Unary(unary),
+            ElementwiseOp::Binary(binary) if binary.is_predicate() && of_numbers() => {
+                Function::Compare(binary)
+            }
+            ElementwiseOp::Binary(binary) => Function::Binary(binary),
+            ElementwiseOp::Where => Function::Select,
+            ElementwiseOp::Cast => Function::Cast,
+        },
+    )
 }

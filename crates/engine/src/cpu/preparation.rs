@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use monosplit_graph::op::{AffineLayer, Window};
 use monosplit_graph::{Graph, NodeId, Op, Result, Shape, element_count};
 
 use super::fusion::Fusion;
@@ -196,13 +197,14 @@ impl<R: Real> CpuProgram<R> {
         let mut packed = BTreeSet::new();
         for id in self.plan.steps.iter().flat_map(|step| step.partition.kernels()) {
             let (op, inputs) = (&graph.node(id).op, &self.info.values[id.index()].inputs);
-            let copies = match op {
-                Op::Conv { window, .. } | Op::ConvTranspose { window, .. } => {
-                    let transformed = window.is_three_by_three() && !self.settings.convolutions.accurate;
+            let copies = match op.affine_layer() {
+                Some(AffineLayer::Convolution) => {
+                    let transformed = op.window().is_some_and(Window::is_three_by_three)
+                        && !self.settings.convolutions.accurate;
                     if transformed { TRANSFORMED_WEIGHTS } else { 1 }
                 }
-                Op::MatMul { .. } => 1,
-                _ => continue,
+                Some(AffineLayer::Dense) => 1,
+                Some(AffineLayer::Normalisation) | None => continue,
             };
             let weights = inputs[1];
             let known = graph.node(weights).is_constant() && !graph.node(weights).shape.is_batched();

@@ -1,6 +1,9 @@
 //! Elementwise nodes as C++ expressions.
 
-use monosplit_graph::op::{Binary, IntegerFunction, Unary};
+// A default would decide for ops that nobody thought of.
+#![deny(clippy::wildcard_enum_match_arm)]
+
+use monosplit_graph::op::{Binary, ElementwiseOp, IntegerFunction, Unary};
 use monosplit_graph::{Error, Kind, Op, Result};
 
 /// A floating-point literal.
@@ -17,13 +20,12 @@ fn number(value: f64) -> String {
 pub(super) fn expression(op: &Op, operands: &[(String, Kind)], to: Kind) -> Result<String> {
     let (x, from) = &operands[0];
     let second = operands.get(1).map_or("", |(name, _)| name.as_str());
-    Ok(match op {
-        Op::Unary(unary) if *from == Kind::Float => real_function(*unary, x),
-        Op::Unary(unary) => whole_function(*unary, x)?,
-        Op::Binary(binary) => pair(*binary, (x, *from), (second, operands[1].1), to)?,
-        Op::Where => format!("{x} ? {second} : {}", operands[2].0),
-        Op::Cast { .. } => cast(x, *from, to),
-        _ => return Err(Error::argument("not an elementwise node")),
+    Ok(match op.elementwise().ok_or_else(|| Error::internal("a node is fused that is not elementwise"))? {
+        ElementwiseOp::Unary(unary) if *from == Kind::Float => real_function(unary, x),
+        ElementwiseOp::Unary(unary) => whole_function(unary, x)?,
+        ElementwiseOp::Binary(binary) => pair(binary, (x, *from), (second, operands[1].1), to)?,
+        ElementwiseOp::Where => format!("{x} ? {second} : {}", operands[2].0),
+        ElementwiseOp::Cast => cast(x, *from, to),
     })
 }
 

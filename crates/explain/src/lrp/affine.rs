@@ -65,7 +65,9 @@ impl<'a> Affine<'a> {
         let (weight, bias) = match (&node.op, index) {
             (Op::BatchNorm { epsilon }, 0) => (batch_norm_scale(g, node, *epsilon)?, affine_bias(g, node)?),
             (Op::MatMul { .. }, 1) => (node.inputs[0], node.inputs.get(2).copied()),
-            (_, 0) => (node.inputs[1], node.inputs.get(2).copied()),
+            (Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. }, 0) => {
+                (node.inputs[1], node.inputs.get(2).copied())
+            }
             _ => return Ok(None),
         };
         let (bias, z) = match separate_bias(network, id) {

@@ -249,7 +249,17 @@ fn for_copies(op: &Op, count: usize) -> Op {
     match op {
         Op::Reshape { shape } => Op::Reshape { shape: enlarged(shape) },
         Op::Expand { shape } => Op::Expand { shape: enlarged(shape) },
-        op => op.clone(),
+        // No other op holds the number of samples.
+        Op::Input | Op::Constant(_) | Op::Identity | Op::Dropout { .. } => op.clone(),
+        Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => op.clone(),
+        Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::GroupNorm { .. } => op.clone(),
+        Op::LocalResponseNorm { .. } | Op::Softmax { .. } | Op::LogSoftmax { .. } => op.clone(),
+        Op::Unary(_) | Op::Binary(_) | Op::Where | Op::Cast { .. } => op.clone(),
+        Op::MaxPool(_) | Op::AveragePool { .. } | Op::AveragePoolTranspose { .. } => op.clone(),
+        Op::WinnerGather(_) | Op::WinnerScatter(_) => op.clone(),
+        Op::Reduce { .. } | Op::ArgMax { .. } | Op::Resize { .. } => op.clone(),
+        Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } => op.clone(),
+        Op::Transpose { .. } | Op::Gather { .. } => op.clone(),
     }
 }
 

@@ -1,6 +1,9 @@
 //! What a node can do: a closed set of operations with their attributes resolved. Everything ONNX leaves to
 //! run time or to convention (automatic padding, negative axes, `-1` in a shape) is decided on import.
 
+// What an op is has no default: a new one does not compile before every column of the table says what it is.
+#![deny(clippy::wildcard_enum_match_arm)]
+
 mod along_axis;
 mod elementwise;
 mod integer_function;
@@ -20,6 +23,7 @@ pub use properties::{
     AffineLayer, Arity, ChannelAxis, Cost, Linearity, Movement, MultiplyAdds, NonNegative, OpProperties,
     ReceptiveField, Role,
 };
+pub use role::ElementwiseOp;
 pub use window::{Divisor, Window};
 
 /// How a reduction combines elements.

@@ -151,6 +151,16 @@ impl Linearity {
             | Linearity::Product(operands) => operands.contains(&index),
         }
     }
+
+    /// Whether the operands `a` and `b` are multiplied with each other. A third operand of a product is a bias.
+    pub fn multiplies(&self, a: usize, b: usize) -> bool {
+        match self {
+            Linearity::Product(operands) => {
+                a != b && a.max(b) < 2 && operands.contains(&a) && operands.contains(&b)
+            }
+            Linearity::Nonlinear | Linearity::Selection(_) | Linearity::WeightedSum(_) => false,
+        }
+    }
 }
 
 /// When a value is known to have no negative element.

@@ -7,7 +7,20 @@ use super::properties::{
     AffineLayer, Arity, ChannelAxis, Cost, Linearity, Movement, NonNegative, OpProperties, ReceptiveField,
     Role,
 };
-use super::{Op, Padding, Reduction, Window};
+use super::{Binary, Op, Padding, Reduction, Unary, Window};
+
+/// What an elementwise op computes of its operands.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ElementwiseOp {
+    /// A function of one value.
+    Unary(Unary),
+    /// A function of two values.
+    Binary(Binary),
+    /// A choice between two values.
+    Where,
+    /// Another kind of number.
+    Cast,
+}
 
 const ALL: Range<usize> = 0..usize::MAX;
 const FIRST: Range<usize> = 0..1;
@@ -236,6 +249,25 @@ impl Op {
         }
     }
 
+    /// What an elementwise op computes; `None` for all others.
+    pub fn elementwise(&self) -> Option<ElementwiseOp> {
+        match self {
+            Op::Unary(function) => Some(ElementwiseOp::Unary(*function)),
+            Op::Binary(function) => Some(ElementwiseOp::Binary(*function)),
+            Op::Where => Some(ElementwiseOp::Where),
+            Op::Cast { .. } => Some(ElementwiseOp::Cast),
+            Op::Input | Op::Constant(_) | Op::Identity | Op::Dropout { .. } => None,
+            Op::Conv { .. } | Op::ConvTranspose { .. } | Op::MatMul { .. } => None,
+            Op::BatchNorm { .. } | Op::LayerNorm { .. } | Op::GroupNorm { .. } => None,
+            Op::LocalResponseNorm { .. } | Op::Softmax { .. } | Op::LogSoftmax { .. } => None,
+            Op::MaxPool(_) | Op::AveragePool { .. } | Op::AveragePoolTranspose { .. } => None,
+            Op::WinnerGather(_) | Op::WinnerScatter(_) => None,
+            Op::Reduce { .. } | Op::ArgMax { .. } | Op::Resize { .. } => None,
+            Op::Concat { .. } | Op::Slice { .. } | Op::Pad { .. } | Op::Reshape { .. } => None,
+            Op::Transpose { .. } | Op::Expand { .. } | Op::Gather { .. } => None,
+        }
+    }
+
     /// Whether the value depends linearly on some operand, all others held.
     pub fn is_linear(&self) -> bool {
         self.properties().linearity.is_linear()
@@ -252,5 +284,40 @@ impl Op {
             ReceptiveField::Window(window) | ReceptiveField::TransposedWindow(window) => Some(window),
             ReceptiveField::Nothing | ReceptiveField::Pointwise | ReceptiveField::Everything => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Kind;
+
+    #[test]
+    fn elementwise_ops_are_those_of_that_role() {
+        let ops = [
+            Op::Unary(Unary::Sin),
+            Op::Binary(Binary::Max),
+            Op::Where,
+            Op::Cast { to: Kind::Int },
+            Op::Identity,
+            Op::Softmax { axis: 1 },
+            Op::MatMul { trans_a: false, trans_b: false },
+            Op::Transpose { axes: vec![1, 0] },
+            Op::ArgMax { axis: 1, keep: false },
+        ];
+        for op in ops {
+            assert_eq!(op.elementwise().is_some(), op.role() == Role::Elementwise, "{}", op.name());
+        }
+    }
+
+    #[test]
+    fn a_product_multiplies_its_first_two_operands_and_adds_the_third() {
+        let multiplies = |op: Op, a, b| op.properties().linearity.multiplies(a, b);
+        let product = || Op::MatMul { trans_a: false, trans_b: false };
+        assert!(multiplies(product(), 0, 1) && multiplies(product(), 1, 0));
+        assert!(!multiplies(product(), 0, 2) && !multiplies(product(), 0, 0));
+        assert!(multiplies(Op::Binary(Binary::Mul), 1, 0));
+        // A quotient is linear in its numerator alone, a sum multiplies nothing.
+        assert!(!multiplies(Op::Binary(Binary::Div), 0, 1) && !multiplies(Op::Binary(Binary::Add), 0, 1));
     }
 }

@@ -72,7 +72,7 @@ impl Window {
             let (before, after) = self.pad[axis];
             let end = match divisor {
                 Divisor::Covered => before + spatial[axis],
-                _ => before + spatial[axis] + after,
+                Divisor::Padded | Divisor::One => before + spatial[axis] + after,
             };
             let start = if divisor == Divisor::Covered { before } else { 0 };
             let positions = self.positions(axis, spatial[axis]).unwrap_or(0);

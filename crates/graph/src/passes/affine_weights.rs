@@ -28,9 +28,21 @@ pub(super) struct Connection {
     pub(super) input: usize,
 }
 
+/// What the rows and columns of weights stand for.
+enum WeightLayout {
+    /// Rows are output channels, columns the input channels of a group.
+    Convolution { groups: usize },
+    /// Rows are input channels, columns the output channels of a group.
+    Transposed { groups: usize },
+    /// Rows are inputs, columns are outputs.
+    InputsByOutputs,
+    /// Rows are outputs, columns are inputs.
+    OutputsByInputs,
+}
+
 /// The constant weights of an affine node, element by element.
 pub(super) struct AffineWeights<'a> {
-    op: &'a Op,
+    layout: WeightLayout,
     weight: &'a Tensor,
     bias: Option<&'a Tensor>,
     stored: Stored,
@@ -40,12 +52,15 @@ impl<'a> AffineWeights<'a> {
     /// `None` if `node` is not affine in its first input along its channels, its weights are not known, or there are more
     /// than may still be made.
     pub(super) fn of(graph: &'a Graph, node: &'a Node, folding: &mut Folding) -> Option<Self> {
-        let fits = match node.op {
-            Op::Conv { .. } | Op::ConvTranspose { .. } => true,
-            Op::MatMul { .. } => graph.node(node.inputs[1]).shape.rank() == 2,
-            _ => false,
+        let layout = match node.op {
+            Op::Conv { groups, .. } => WeightLayout::Convolution { groups },
+            Op::ConvTranspose { groups, .. } => WeightLayout::Transposed { groups },
+            Op::MatMul { .. } if graph.node(node.inputs[1]).shape.rank() != 2 => return None,
+            Op::MatMul { trans_b: false, .. } => WeightLayout::InputsByOutputs,
+            Op::MatMul { trans_b: true, .. } => WeightLayout::OutputsByInputs,
+            _ => return None,
         };
-        let weight = graph.constant_value(*node.inputs.get(1)?).filter(|_| fits)?;
+        let weight = graph.constant_value(*node.inputs.get(1)?)?;
         let bias = match node.inputs.get(2) {
             Some(&id) => Some(graph.constant_value(id)?),
             None => None,
@@ -53,7 +68,7 @@ impl<'a> AffineWeights<'a> {
         let one_row = bias.is_none_or(|b| b.shape().iter().rev().skip(1).all(|&n| n == 1));
         folding.left = folding.left.checked_sub(weight.len())?;
         (one_row && !weight.is_empty()).then_some(AffineWeights {
-            op: &node.op,
+            layout,
             weight,
             bias,
             stored: folding.stored,
@@ -62,25 +77,25 @@ impl<'a> AffineWeights<'a> {
 
     pub(super) fn outputs(&self) -> usize {
         let shape = self.weight.shape();
-        match self.op {
-            Op::ConvTranspose { groups, .. } => shape[1] * groups,
-            Op::MatMul { trans_b: false, .. } => shape[1],
-            _ => shape[0],
+        match self.layout {
+            WeightLayout::Transposed { groups } => shape[1] * groups,
+            WeightLayout::InputsByOutputs => shape[1],
+            WeightLayout::Convolution { .. } | WeightLayout::OutputsByInputs => shape[0],
         }
     }
 
     /// What the weight at `[row, column, …]` connects.
     fn connection(&self, row: usize, column: usize) -> Connection {
         let (rows, columns) = (self.weight.shape()[0], self.weight.shape()[1]);
-        match self.op {
-            Op::Conv { groups, .. } => {
+        match self.layout {
+            WeightLayout::Convolution { groups } => {
                 Connection { output: row, input: row / (rows / groups) * columns + column }
             }
-            Op::ConvTranspose { groups, .. } => {
+            WeightLayout::Transposed { groups } => {
                 Connection { output: row / (rows / groups) * columns + column, input: row }
             }
-            Op::MatMul { trans_b: false, .. } => Connection { output: column, input: row },
-            _ => Connection { output: row, input: column },
+            WeightLayout::InputsByOutputs => Connection { output: column, input: row },
+            WeightLayout::OutputsByInputs => Connection { output: row, input: column },
         }
     }
 

@@ -182,7 +182,9 @@ fn shift_is_uniform(op: &Op) -> bool {
             let whole = output_padding.iter().all(|&n| n == 0);
             unpadded(window) && all_one(&window.kernel) && all_one(&window.stride) && whole
         }
-        _ => true,
+        Op::MatMul { .. } => true,
+        // Not affine along channels, so nothing is merged into them.
+        _ => false,
     }
 }
 

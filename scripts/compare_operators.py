@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares random operator graphs with ONNX Runtime: which of them are accepted, and what they compute.
 
-    python scripts/compare_operators.py [--seed 0] [--count 3000] [--program target/release/monosplit] [--keep FOLDER]
+    cargo build --example run_networks -p monosplit
+    python scripts/compare_operators.py [--seed 0] [--count 3000] [--only Attention Loop …] [--keep FOLDER]
 
 Each graph has one operator of the default domain with random attributes, shapes and operands (odd numbers among them), written
 for a random operator set, or a chain of two or three. They go through the example `run_networks` in batches, so that one process
@@ -23,10 +24,13 @@ import numpy as np
 import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 ODD = [0.0, -0.0, 1e30, -1e30, np.inf, -np.inf, np.nan, 1e-40, 3.4e38]
-OPERATOR_SETS = [9, 11, 13, 14, 15, 17, 18, 20, 21]
+OPERATOR_SETS = [9, 11, 13, 14, 15, 17, 18, 20, 21, 22, 23, 23, 24, 24]
+# The operator set that brought an operator, where not all have it.
+SINCE = {"Attention": 23, "RotaryEmbedding": 23, "RMSNormalization": 23, "Gelu": 20, "GroupNormalization": 21, "Swish": 24}
 
 
 class Maker:
@@ -37,6 +41,7 @@ class Maker:
         self.initializers = []
         self.opset = int(self.random.choice(OPERATOR_SETS))
         self.tame = self.random.random() < 0.85
+        self.outputs = None
 
     def below(self, count):
         return int(self.random.integers(count))
@@ -85,7 +90,8 @@ class Maker:
         """A node that reads `x`: its name, operands, attributes."""
         rank = len(shape)
         axis = self.below(rank) - (rank if self.flag(0.3) else 0) if rank else 0
-        name = self.pick(*OPERATORS)
+        self.outputs = None
+        name = self.pick(*([name for name in OPERATORS if SINCE.get(name, 0) <= self.opset] or ["Relu"]))
         if name in UNARY:
             attributes = {key: self.number() for key in UNARY[name] if self.flag()}
             return name, [x], attributes
@@ -276,14 +282,155 @@ class Maker:
             )
             if mode == "nearest":
                 attributes["nearest_mode"] = self.pick("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+        if mode == "cubic" and self.flag(0.3):
+            attributes |= {"cubic_coeff_a": -0.5, "exclude_outside": self.below(2)}
+        if self.opset >= 18 and mode != "nearest" and self.flag():
+            attributes["antialias"] = 1
         scales = np.ones(rank, np.float32)
-        for i in range(min(2, rank - 2) if rank > 2 else 0):
-            scales[rank - 1 - i] = self.pick(0.5, 2.0, 1.5, 3.0)
+        changed = list(range(max(2, rank - 2), rank))
+        for i in changed:
+            scales[i] = self.pick(0.5, 2.0, 1.5, 3.0)
         if self.opset < 10:
             return "Upsample", [x, self.constant(scales)], {"mode": self.pick("nearest", "linear")}
         if self.opset < 11:
             return "Resize", [x, self.constant(scales)], {"mode": self.pick("nearest", "linear")}
+        by_sizes = self.flag(0.4) and changed
+        sizes = [self.pick(1, 2, 3, 5, 8) if i in changed else n for i, n in enumerate(shape)]
+        if self.opset >= 18 and changed and self.flag(0.3):
+            attributes["axes"] = changed
+            scales, sizes = scales[changed], [sizes[i] for i in changed]
+            if by_sizes and self.flag(0.4):
+                attributes["keep_aspect_ratio_policy"] = self.pick("stretch", "not_larger", "not_smaller")
+        if by_sizes:
+            return "Resize", [x, "", "", self.integers(sizes)], attributes
         return "Resize", [x, "", self.constant(scales)], attributes
+
+    def Attention(self, x, shape, rank, axis):
+        attributes = {}
+        if rank == 3:
+            heads = self.pick(*[n for n in range(1, shape[2] + 1) if shape[2] % n == 0])
+            samples, rows, size = shape[0], shape[1], shape[2] // heads
+        elif rank == 4:
+            samples, heads, rows, size = shape
+        else:
+            samples, heads, rows, size = 1, 1, 1, 1
+        groups = self.pick(*[n for n in range(1, heads + 1) if heads % n == 0])
+        keys, width = self.pick(rows, 1, 2, 4), self.pick(size, 1, 3)
+        if rank == 3:
+            attributes |= {"q_num_heads": heads, "kv_num_heads": groups}
+        operand = lambda rows, size: self.constant(
+            self.array([samples, rows, groups * size] if rank == 3 else [samples, groups, rows, size])
+        )
+        same = groups == heads and keys == rows
+        key = x if same and self.flag(0.3) else operand(keys, size)
+        value = x if same and width == size and self.flag(0.3) else operand(keys, width)
+        operands, past = [x, key, value], 0
+        if self.flag(0.3):
+            attributes["scale"] = abs(self.number())
+        if self.flag(0.3):
+            attributes["softcap"] = abs(self.number())
+        if self.flag(0.3):
+            attributes["is_causal"] = 1
+        style = self.below(4)
+        past = 2 if self.flag(0.2) else 0
+        mask = self.pick([rows, keys + past], [samples, 1, rows, keys + past], [samples, heads, rows, keys + past], [1, 1, rows, keys + past])
+        if style == 1:
+            operands.append(self.constant(self.array(mask)))
+        elif style == 2:
+            operands.append(self.constant(self.random.random(mask) < 0.7))
+        if past:
+            operands += [""] * (4 - len(operands))
+            operands += [self.constant(self.array([samples, groups, past, n])) for n in (size, width)]
+            self.outputs = ["", "present_key", "present_value"]
+        return "Attention", operands, attributes
+
+    def RotaryEmbedding(self, x, shape, rank, axis):
+        if rank > 2 and shape[-1] % 2 and self.flag(0.9):
+            return self.Pad(x, shape, rank, axis)
+        attributes = {"interleaved": self.below(2)} if self.flag() else {}
+        if rank == 3:
+            heads = self.pick(*[n for n in range(1, shape[2] + 1) if shape[2] % n == 0])
+            attributes["num_heads"] = heads
+            samples, rows, size = shape[0], shape[1], shape[2] // heads
+        else:
+            samples, _, rows, size = shape if rank == 4 else [1] * 4
+        turned = size
+        if self.flag(0.3):
+            turned = 2 * (1 + self.below(max(size // 2, 1)))
+            attributes["rotary_embedding_dim"] = turned
+        if self.flag():
+            caches = [self.constant(self.array([samples, rows, turned // 2])) for _ in range(2)]
+            return "RotaryEmbedding", [x, *caches], attributes
+        caches = [self.constant(self.array([6, turned // 2])) for _ in range(2)]
+        places = self.constant(self.random.integers(0, 6, (samples, rows)))
+        return "RotaryEmbedding", [x, *caches, places], attributes
+
+    def RMSNormalization(self, x, shape, rank, axis):
+        attributes = {"axis": axis} | ({"epsilon": abs(self.number())} if self.flag(0.3) else {})
+        return "RMSNormalization", [x, self.constant(self.array(shape[axis:]))], attributes
+
+    def GroupNormalization(self, x, shape, rank, axis):
+        channels = shape[1] if rank > 1 else 1
+        groups = self.pick(*[n for n in range(1, channels + 1) if channels % n == 0])
+        return "GroupNormalization", [x, *(self.constant(self.array([channels])) for _ in range(2))], {"num_groups": groups}
+
+    def Recurrent(self, x, shape, rank, axis):
+        name, gates, states = self.pick(("RNN", 1, 1), ("GRU", 3, 1), ("LSTM", 4, 2))
+        width, samples = (shape[2], shape[1]) if rank == 3 else (1, 1)
+        hidden, direction = 1 + self.below(3), self.pick("forward", "reverse", "bidirectional")
+        directions = 2 if direction == "bidirectional" else 1
+        held = lambda *dims: self.constant(self.array([directions, *dims]))
+        operands = [x, held(gates * hidden, width), held(gates * hidden, hidden)]
+        operands.append(held(2 * gates * hidden) if self.flag() else "")
+        if self.flag(0.4):
+            operands += [""] + [held(samples, hidden) for _ in range(states)]
+            if name == "LSTM" and self.flag():
+                operands.append(held(3 * hidden))
+        attributes = {"hidden_size": hidden, "direction": direction}
+        if name == "GRU" and self.flag():
+            attributes["linear_before_reset"] = 1
+        if self.flag(0.3):
+            attributes["activations"] = directions * [self.pick("Sigmoid", "Tanh", "Relu") for _ in range({"RNN": 1, "GRU": 2, "LSTM": 3}[name])]
+        while operands[-1] == "":
+            operands.pop()
+        self.outputs = self.pick([], [""], ["", ""] if name == "LSTM" else [""])
+        return name, operands, attributes
+
+    def Loop(self, x, shape, rank, axis):
+        """A state that is turned into another so many times, and what it was on the way."""
+        real = lambda name, dims=shape: helper.make_tensor_value_info(name, TensorProto.FLOAT, dims)
+        weights = numpy_helper.from_array(self.array([1] * rank), "body.w")
+        function = self.pick("Tanh", "Relu", "Sin", "Identity")
+        nodes = [
+            helper.make_node(self.pick("Mul", "Add", "Sub", "Max"), ["state", "body.w"], ["moved"]),
+            helper.make_node(function, ["moved"], ["next"]),
+            helper.make_node("Identity", ["going"], ["goes_on"]),
+        ]
+        truth = lambda name: helper.make_tensor_value_info(name, TensorProto.BOOL, [])
+        count = helper.make_tensor_value_info("round", TensorProto.INT64, [])
+        body = helper.make_graph(nodes, "body", [count, truth("going"), real("state")], [truth("goes_on"), real("next"), real("moved")], [weights])
+        self.outputs = ["", "on_the_way"]
+        going = self.constant(np.bool_(True)) if self.flag(0.7) else ""
+        return "Loop", [self.constant(np.int64(self.below(4))), going, x], {"body": body}
+
+    def Scan(self, x, shape, rank, axis):
+        """Running sums along an axis, in either direction."""
+        axis %= max(rank, 1)
+        rest = shape[:axis] + shape[axis + 1 :]
+        real = lambda name: helper.make_tensor_value_info(name, TensorProto.FLOAT, rest)
+        function = self.pick("Add", "Max", "Mul")
+        nodes = [helper.make_node(function, ["state", "element"], ["next"]), helper.make_node("Identity", ["next"], ["seen"])]
+        body = helper.make_graph(nodes, "body", [real("state"), real("element")], [real("next"), real("seen")])
+        attributes = {"body": body, "num_scan_inputs": 1, "scan_input_axes": [axis], "scan_input_directions": [self.below(2)]}
+        if self.flag():
+            attributes |= {"scan_output_axes": [self.below(len(rest) + 1)], "scan_output_directions": [self.below(2)]}
+        self.outputs = ["", "seen"]
+        return "Scan", [self.constant(self.array(rest)), x], attributes
+
+    def Quantised(self, x, shape, rank, axis):
+        scale, zero = self.constant(np.float32(self.pick(0.01, 0.1, 0.5))), self.constant(self.pick(np.uint8(7), np.int8(-3), np.uint8(0)))
+        self.outputs = ["quantised"]
+        return "QuantizeLinear", [x, scale, zero], {}
 
     def Clip(self, x, shape, rank, axis):
         low, high = self.number(), self.number()
@@ -326,6 +473,8 @@ UNARY |= {
     "HardSigmoid": ["alpha", "beta"],
     "ThresholdedRelu": ["alpha"],
     "Shrink": ["bias", "lambd"],
+    "Gelu": [],
+    "Swish": ["alpha"],
 }
 BINARY = ["Add", "Sub", "Mul", "Div", "Pow", "Max", "Min", "PRelu", "Greater", "Less", "Equal", "Mod", "Mean", "Sum"]
 MADE = [name for name in vars(Maker) if name[0].isupper()]
@@ -341,6 +490,14 @@ def network(seed):
     for number in range(maker.pick(1, 1, 2, 3)):
         name, operands, attributes = maker.operator(value, known)
         output = [f"v{number}"] + ([f"w{number}"] if name == "Split" else [])
+        if name == "QuantizeLinear":
+            nodes.append(helper.make_node(name, operands, [f"q{number}"], name=f"q{number}"))
+            name, operands = "DequantizeLinear", [f"q{number}", *operands[1:]]
+        elif maker.outputs is not None:
+            # One of the outputs is the value: those before it are left out, those after it are nobody's.
+            output = output if "" not in maker.outputs else output + [f"{key}{number}" for key in maker.outputs[1:] if key]
+            if name in ("RNN", "GRU", "LSTM"):
+                output = maker.outputs + output
         attributes = {key: value for key, value in attributes.items() if value != []}
         nodes.append(helper.make_node(name, operands, output, name=f"n{number}", **attributes))
         value = output[0]
@@ -428,6 +585,8 @@ def decided(model, x, ours, expected):
             if padding.startswith(b"SAME") and dilated:
                 return "dilated windows padded to the same size: length over stride, as ONNX has it"
         return None
+    if any(node.op_type == "Attention" for node in model.graph.node) and agree(ours, ReferenceEvaluator(model).run(None, {"x": x})[0]):
+        return "Attention with a mask, a past and a causal order, as ONNX has it"
     if any(node.op_type in UNSTABLE for node in list(model.graph.node)[1:]):
         return "a function that jumps or turns fast, of values that differ by rounding"
     large = any(array.size and np.abs(array.astype(np.float64)).max() > 1e15 for array in [x, *constants] if array.dtype != bool)
@@ -442,16 +601,18 @@ def decided(model, x, ours, expected):
     return None
 
 
-UNSTABLE = {"Floor", "Ceil", "Round", "Sign", "Mod", "Greater", "Less", "Equal", "ArgMax", "ArgMin", "Cast", "Sin", "Cos"}
+UNSTABLE = {"ThresholdedRelu", "QuantizeLinear", "Floor", "Ceil", "Round", "Sign", "Mod", "Greater", "Less", "Equal", "ArgMax", "ArgMin", "Cast", "Sin", "Cos"}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--count", type=int, default=3000)
+    parser.add_argument("--only", nargs="+", choices=sorted(set(OPERATORS)), help="draw these operators alone")
     parser.add_argument("--example", type=Path, default=REPOSITORY / "target/debug/examples/run_networks")
     parser.add_argument("--keep", type=Path, default=Path("operators-that-differ"))
     options = parser.parse_args()
+    OPERATORS[:] = options.only or OPERATORS
     found, refusals = collections.Counter(), collections.Counter()
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

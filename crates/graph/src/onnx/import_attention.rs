@@ -163,9 +163,15 @@ pub(crate) fn rotary_embedding(importer: &mut Importer, call: &Call) -> Result<V
     let (positions, size) = (fixed(&shape, 2)?, fixed(&shape, 3)?);
     let turned = match usize::try_from(call.int("rotary_embedding_dim", 0)?) {
         Ok(0) => size,
-        Ok(width) if width <= size && width % 2 == 0 => width,
+        Ok(width) if width <= size => width,
         _ => return Err(Error::malformed(format!("rotary_embedding_dim does not fit heads of size {size}"))),
     };
+    if turned % 2 == 1 {
+        return Err(Error::malformed(format!(
+            "RotaryEmbedding turns pairs of numbers, and heads of size {size} have {turned} to turn; export it with an even \
+             rotary_embedding_dim"
+        )));
+    }
     let half = turned / 2;
     let [cosine, sine] = [1, 2].map(|index| angles(importer, call, index, (positions, half)));
     let (cosine, sine) = (cosine?, sine?);

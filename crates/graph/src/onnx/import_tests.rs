@@ -233,6 +233,27 @@ fn issue_35_what_the_checker_and_onnx_runtime_both_refuse_is_refused() {
     assert!(refused(&model(range, bounds)).contains("Range reads three numbers"));
 }
 
+/// ONNX Runtime reads heads of an odd size and turns what is no pair.
+#[test]
+fn issue_29_a_rotary_embedding_of_an_odd_number_of_elements_is_refused() {
+    let turned = |size: i64, attributes: &[Attribute]| {
+        let places = (size / 2).max(1);
+        let nodes = vec![
+            node("Slice", &["x", "start", "end", "axis"], &["heads"], &[]),
+            node("RotaryEmbedding", &["heads", "cosine", "sine"], &["y"], attributes),
+        ];
+        let caches = ["cosine", "sine"].map(|name| zeros(name, &[1, 8, places]));
+        let bounds = [ints("start", &[0]), ints("end", &[size]), ints("axis", &[3])];
+        let weights = caches.into_iter().chain(bounds).collect();
+        ModelProto { opsets: vec![OperatorSetId::onnx(23)], ..model(nodes, weights) }
+    };
+    import(&turned(6, &[])).unwrap();
+    let message = refused(&turned(5, &[]));
+    assert!(message.contains("node_y") && message.contains("heads of size 5 have 5 to turn"), "{message}");
+    let message = refused(&turned(6, &[("rotary_embedding_dim", AttributeProto::int(3))]));
+    assert!(message.contains("have 3 to turn; export it with an even"), "{message}");
+}
+
 #[test]
 fn a_survey_lists_every_problem_at_once() {
     let nodes = vec![

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use monosplit_testing::{SplitMix64, crates_folder};
 
 /// Number of networks; `MONOSPLIT_FUZZ_ITERATIONS` overrules it, and `MONOSPLIT_FUZZ_FIRST` says with which to begin.
-const NETWORKS: u64 = 1500;
+const NETWORKS: u64 = 1200;
 /// Bytes that describe one.
 const LENGTH: usize = 160;
 

@@ -1,15 +1,16 @@
 //! Small networks made from bytes: operators, attributes, shapes and weights are what the bytes say, hostile ones included. Each
-//! is opened, written and read again, run, and explained by a method and for a target that the bytes choose.
+//! is opened, written and read again, run, and explained by a method and for a target that the bytes choose: of its scores, and
+//! of the maps before them, with a mask, a reference and cells that the bytes draw.
 
 mod bytes;
 mod operator;
 
 use monosplit::catalogue::{MethodChoice, entries};
 use monosplit::engine::{Cpu, Engine, Precision};
-use monosplit::explain::{Class, Explainer, MapRequest};
+use monosplit::explain::{AxisIndex, Cells, Class, Explainer, MapRequest, Mask, Parameters, Summary, Target};
 use monosplit::graph::onnx::{self, ExportOptions, ImportOptions};
 use monosplit::graph::op::{Binary, Reduction, Unary};
-use monosplit::graph::{Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
+use monosplit::graph::{Graph, Kind, Label, Node, NodeId, Op, Result, Shape, Tensor};
 use monosplit::{Model, TargetChoice, TargetContext};
 
 use bytes::Bytes;
@@ -41,17 +42,101 @@ pub(crate) fn check(data: &[u8]) -> bool {
     let two = run(model.graph(), &input, &Cpu::default().threads(2).memory_limit(MEMORY));
     assert_same(&scores, &two.expect("it ran on one thread"), "on two threads");
     round_trip(&model, &input, &scores, &engine);
-    explain(&model, &input, &scores, &engine, &mut bytes);
+    explain(model.graph(), &input, &scores, &engine, &mut bytes);
     if bytes.below(4) == 0 {
         let target = TARGETS[bytes.below(TARGETS.len())];
         let target: TargetChoice = target.parse().unwrap_or_else(|_| TARGETS[0].parse().expect("a target"));
-        if let Ok(model) = model.with_target(&target, &TargetContext::new(&engine))
+        if let Ok(model) = model.clone().with_target(&target, &TargetContext::new(&engine))
             && let Ok(scores) = run(model.graph(), &input, &engine)
         {
-            explain(&model, &input, &scores, &engine, &mut bytes);
+            explain(model.graph(), &input, &scores, &engine, &mut bytes);
         }
     }
+    let maps = maps(model.graph());
+    if let Some(target) = maps.as_ref().and_then(|maps| target_of_maps(maps, &mut bytes)) {
+        explain_target(&maps.expect("a target of them"), &target, &input, &engine, &mut bytes);
+    }
     true
+}
+
+/// The network with one more output, `maps`: the last named value of real numbers along places.
+fn maps(graph: &Graph) -> Option<Graph> {
+    let is_map = |node: &Node| {
+        let places =
+            node.shape.dims().get(1..).is_some_and(|rest| rest.iter().all(|dim| dim.fixed().is_some()));
+        node.kind == Kind::Float && node.shape.rank() > 2 && places && !node.label.node.is_empty()
+    };
+    let id = graph.nodes().filter(|(_, node)| is_map(node)).map(|(id, _)| id).next_back()?;
+    let mut graph = graph.clone();
+    graph.output("maps", id);
+    Some(graph)
+}
+
+/// A target of the output `maps`, with what it is given.
+fn target_of_maps(graph: &Graph, bytes: &mut Bytes<'_>) -> Option<Target> {
+    let dims = graph.node(graph.outputs().last()?.node).shape.dims();
+    let lengths: Vec<usize> = dims[1..].iter().filter_map(|dim| dim.fixed()).collect();
+    let output = || Some("maps".to_owned());
+    let class = Some(bytes.below(5)).filter(|class| *class > 0).map(|class| class - 1);
+    Some(match bytes.below(5) {
+        0 => Target::Region { output: output(), mask: Mask::Predicted, class },
+        1 => Target::Region { output: output(), mask: Mask::Given(bytes.tensor(&lengths[1..])), class },
+        2 => {
+            let index = |bytes: &mut Bytes<'_>| bytes.below(9) as i64 - 3;
+            let axis = |bytes: &mut Bytes<'_>| match bytes.below(4) {
+                0 => AxisIndex::Best,
+                1 => AxisIndex::Range(Some(index(bytes)), Some(index(bytes))),
+                2 => AxisIndex::Range(None, None),
+                _ => AxisIndex::At(index(bytes)),
+            };
+            let cells = match bytes.below(3) {
+                0 => Cells::BestOf(bytes.below(4)),
+                _ => Cells::Each(lengths.iter().map(|_| axis(bytes)).collect()),
+            };
+            Target::Cell { output: output(), cells }
+        }
+        3 => {
+            let summary = [Summary::Sum, Summary::Mean, Summary::Norm][bytes.below(3)];
+            Target::Summary { output: output(), summary }
+        }
+        _ => {
+            let reference = bytes.tensor(&[lengths.iter().product()]);
+            Target::Similarity { output: output(), reference }
+        }
+    })
+}
+
+/// A target is refused whether what it is given is a constant or an input, or it has the same score both ways, and is explained.
+fn explain_target(graph: &Graph, target: &Target, input: &Tensor, engine: &Cpu, bytes: &mut Bytes<'_>) {
+    let grafted = [Parameters::Constant, Parameters::Input].map(|way| target.graft(graph, way));
+    let [constant, given] = match grafted {
+        [Ok(constant), Ok(given)] => [constant, given],
+        [constant, given] => {
+            assert!(constant.is_err() && given.is_err(), "{target:?} is refused in one way alone");
+            return;
+        }
+    };
+    let Ok(scores) = run(&constant.graph, input, engine) else { return };
+    let class = match target {
+        Target::Region { class: Some(class), .. } => Some(*class),
+        _ => None,
+    };
+    let mut inputs = vec![input.clone()];
+    inputs.extend(given.parameters.iter().map(|(_, value)| value.clone()));
+    let found = engine.compile(&given.graph).and_then(|program| program.run(&inputs));
+    if let Ok(found) = found {
+        // Of a region that names its class all classes are scores, of which the explained one is chosen later.
+        let (all, scores) = (found[0].to_f64(), scores.to_f64());
+        let (wide, width) = (all.len() / 2, scores.len() / 2);
+        let first = class.unwrap_or(0);
+        let chosen = (0..2).flat_map(|row| all[row * wide + first..][..width].to_vec()).collect::<Vec<_>>();
+        let empty = matches!(target, Target::Region { mask: Mask::Predicted, .. });
+        let same = |(a, b): (&f64, &f64)| {
+            (a - b).abs() <= 1e-3 * a.abs().max(b.abs()).max(1.0) || !a.is_finite() || !b.is_finite()
+        };
+        assert!(empty || scores.iter().zip(&chosen).all(same), "{target:?}: {scores:?}, {chosen:?}");
+    }
+    explain(&constant.graph, input, &scores, engine, bytes);
 }
 
 /// A network with the input `x` and the output `y`, three scores for each sample.
@@ -153,7 +238,7 @@ fn agree(a: &Tensor, b: &Tensor) -> bool {
 }
 
 /// An explanation is refused or leaves the scores as they are; maps of finite scores are finite.
-fn explain(model: &Model, input: &Tensor, scores: &Tensor, engine: &Cpu, bytes: &mut Bytes<'_>) {
+fn explain(graph: &Graph, input: &Tensor, scores: &Tensor, engine: &Cpu, bytes: &mut Bytes<'_>) {
     let all: Vec<_> = entries().collect();
     let entry = all[bytes.below(all.len())];
     let Ok(choice) = MethodChoice::parse(entry.name, &[]) else { return };
@@ -163,9 +248,9 @@ fn explain(model: &Model, input: &Tensor, scores: &Tensor, engine: &Cpu, bytes: 
         _ => None,
     };
     let request = MapRequest::of(method.method.clone(), layer);
-    let precise = request.needs_double_precision(model.graph());
+    let precise = request.needs_double_precision(graph);
     let engine = if precise { engine.clone().precision(Precision::F64) } else { engine.clone() };
-    let Ok(explainer) = Explainer::new(model.graph(), &[request], &engine) else { return };
+    let Ok(explainer) = Explainer::new(graph, &[request], &engine) else { return };
     let Ok(found) = explainer.explain(input, &Class::Top, &method.settings) else { return };
     if !precise {
         assert_same(scores, &found.logits, entry.name);

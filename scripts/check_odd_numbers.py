@@ -168,6 +168,9 @@ def numbers(options, folder, engine, network, picture, what):
         onnxruntime.set_default_logger_severity(3)
         session = onnxruntime.InferenceSession(str(compiled), providers=["CPUExecutionProvider"])
         outputs = session.run(None, {session.get_inputs()[0].name: np.load(picture)})
+        # Operators refuse no picture: that the scores are not finite says it.
+        if not np.isfinite(outputs[0]).all():
+            raise Refused("the scores of the compiled file are not finite")
         # Scores, the class, and the map, which alone has rows and columns.
         return np.asarray(next(value for value in outputs if value.ndim == 3), np.float64)
     how = ["--engine", kind, "--threads", "2"] + (["--precision", precision] if precision else [])

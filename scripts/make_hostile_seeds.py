@@ -113,6 +113,9 @@ def networks():
     picks = [helper.make_node("Gather", ["zeros", "i"], [f"p{k}"]) for k in range(500)]
     total = helper.make_node("Max", [f"p{k}" for k in range(500)], ["m"])
     cast = helper.make_node("Cast", ["m"], ["f"], to=TensorProto.FLOAT)
+    long = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", 2**35])
+    yield "absurd-sequence", model([helper.make_node("SplitToSequence", ["x"], ["s"], axis=1),
+                                    helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=1)], inputs=[long])
     yield "long-list-read-often", model([*body, *picks, total, cast, helper.make_node("Add", ["x", "f"], ["y"])])
 
 

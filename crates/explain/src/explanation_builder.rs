@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use monosplit_autodiff::{GradientRules, Rules, Walk};
 use monosplit_graph::op::Binary;
-use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor};
+use monosplit_graph::{Dim, Error, Graph, Kind, NodeId, Op, Result, Shape, Tensor, axis_indices};
 
 use crate::channels::Axes;
 use crate::explain_batch::SECOND;
@@ -55,8 +55,7 @@ impl<'a> ExplanationBuilder<'a> {
     pub(crate) fn new(network: &'a Rc<Network>, class: ClassInput) -> Result<Self> {
         let mut graph = network.graph().clone();
         graph.set_outputs(Vec::new());
-        let numbers: Vec<i64> = (0..network.classes() as i64).collect();
-        let table = graph.constant(Tensor::vector(numbers));
+        let table = graph.constant(Tensor::vector(axis_indices(network.classes())?));
         let (class, class_in_range) = class_numbers(&mut graph, network, class, table)?;
         let seed = one_hot(&mut graph, class, table)?;
         let scale = Scale::of(network);

@@ -9,6 +9,7 @@ mod archive;
 mod arithmetic;
 pub mod array_file;
 mod atomic_file;
+mod axis_indices;
 pub mod batch;
 mod calls;
 mod csv_file;
@@ -38,6 +39,7 @@ pub mod weights;
 
 pub use address::{End, Layer, LayerName, LayerSummary};
 pub use atomic_file::{abandon_unfinished_files, check_replaceable, keep, protect_inputs, write_atomically};
+pub use axis_indices::axis_indices;
 pub use csv_file::{CsvCell, CsvRecord, open_csv, read_csv, write_csv};
 pub use cut::Cut;
 pub use error::{Error, ErrorKind, Hint, Result};

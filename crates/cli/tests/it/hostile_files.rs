@@ -254,6 +254,26 @@ fn small_files_that_ask_for_much_memory_are_refused_before_anything_is_computed(
     is_one_line(code, &said);
 }
 
+/// The indices of its classes alone would take 256 GiB.
+#[test]
+fn more_classes_than_can_be_counted_are_refused_by_every_command() {
+    let folder = ScratchFolder::new();
+    let sample = folder.write("x.npy", npy::write(&Tensor::new([1, 1], vec![0.5f32]).unwrap()));
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[1]), Kind::Float);
+    let scores = g.add(Op::Expand { shape: Shape::batched(&[1 << 35]) }, &[x]).unwrap();
+    g.output("scores", scores);
+    let crowded = saved(&g, &folder, "crowded.onnx");
+    for line in commands(&crowded, sample.to_str(), &folder) {
+        let (code, said) = confined(&line.iter().map(String::as_str).collect::<Vec<_>>());
+        match &*line[0] {
+            "inspect" => assert_eq!(code, 0, "{said}"),
+            _ => assert_eq!(code, 2, "{line:?}: {said}"),
+        }
+        assert!(said.lines().count() <= 2 && !said.contains("please report"), "{line:?}: {said}");
+    }
+}
+
 #[test]
 fn the_input_of_a_check_is_no_larger_than_memory() {
     let folder = ScratchFolder::new();

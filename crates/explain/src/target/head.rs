@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use monosplit_graph::op::{Binary, Reduction, Unary};
-use monosplit_graph::{Dim, Error, Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor};
+use monosplit_graph::{Dim, Error, Graph, Kind, Label, NodeId, Op, Result, Shape, Tensor, axis_indices};
 
 use super::cell::{Cells, Taken};
 use super::held;
@@ -99,7 +99,7 @@ impl Head {
                 let number = Tensor::new([1, 1], vec![class as i64])?;
                 let given = self.parameter(parameter_inputs::AGAINST, number, scores)?;
                 let given = self.existing(given, &[classes])?;
-                let table = self.graph.constant(Tensor::vector((0..classes as i64).collect::<Vec<_>>()));
+                let table = self.graph.constant(Tensor::vector(axis_indices(classes)?));
                 let is_rival = self.graph.binary(Binary::Equal, given, table)?;
                 self.sum_where(scores, is_rival, 1)?
             }
@@ -157,7 +157,7 @@ impl Head {
         let winner = self.graph.add(Op::ArgMax { axis: 1, keep: true }, &[value])?;
         let mut dims = vec![1; rank];
         dims[1] = length;
-        let table = Tensor::new(dims, (0..length as i64).collect::<Vec<_>>())?;
+        let table = Tensor::new(dims, axis_indices(length)?)?;
         let table = self.graph.constant(table);
         self.graph.binary(Binary::Equal, winner, table)
     }
@@ -329,7 +329,7 @@ impl Head {
             let index = self.graph.reshaped(index, Shape::new(dims))?;
             let mut table = vec![1; rank];
             table[axis + 1] = length;
-            let table = self.graph.constant(Tensor::new(table, (0..length as i64).collect::<Vec<_>>())?);
+            let table = self.graph.constant(Tensor::new(table, axis_indices(length)?)?);
             let is_chosen = self.graph.binary(Binary::Equal, index, table)?;
             part = self.sum_where(part, is_chosen, axis + 1)?;
         }

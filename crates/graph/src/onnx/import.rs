@@ -31,8 +31,8 @@ use crate::tensor::{Kind, Tensor};
 /// The most nodes a file may have.
 const MAX_NODES: usize = 1 << 18;
 
-/// The most nodes functions may unfold into, written out wherever they are called.
-const MAX_UNFOLDED: usize = 1 << 15;
+/// The most nodes functions may unfold into, written out wherever they are called, and the most values of a sequence.
+pub(crate) const MAX_UNFOLDED: usize = 1 << 15;
 
 /// The most elements that may be computed while a file is read, in all.
 const MAX_COMPUTED: usize = 1 << 25;

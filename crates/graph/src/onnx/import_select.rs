@@ -2,7 +2,7 @@
 
 use super::call::{self, Call, sorted_axes};
 use super::evaluate::triangle;
-use super::import::Importer;
+use super::import::{Importer, MAX_UNFOLDED};
 use super::static_array::checked_count;
 use super::symbolic_int::SymbolicInt;
 use super::value::Value;
@@ -167,14 +167,20 @@ pub(crate) fn split_to_sequence(importer: &mut Importer, call: &Call) -> Result<
     })?;
     let split = call.array(1, "split")?;
     let drops_axis = split.is_none() && !call.flag("keepdims", true)?;
+    let few = |parts: usize| match parts <= MAX_UNFOLDED {
+        true => Ok(parts),
+        false => Err(Error::unsupported(format!(
+            "an axis of length {length} makes a sequence of {parts} values, the limit is {MAX_UNFOLDED}"
+        ))),
+    };
     let lengths = match &split {
-        None => vec![1; length],
+        None => vec![1; few(length)?],
         Some(array) => {
             let stated = call.int_list(1, "split")?.unwrap_or_default();
             let stated = super::import_conv::lengths("split", &stated, stated.len())?;
             match (array.shape.is_empty(), stated[..].first()) {
                 (true, Some(&chunk)) if chunk > 0 => {
-                    (0..length.div_ceil(chunk)).map(|i| chunk.min(length - i * chunk)).collect()
+                    (0..few(length.div_ceil(chunk))?).map(|i| chunk.min(length - i * chunk)).collect()
                 }
                 _ => stated,
             }

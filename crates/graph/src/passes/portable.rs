@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use crate::axis_indices::axis_indices;
 use crate::error::Result;
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{Binary, Divisor, Op, Padding, Reduction, Unary, Window};
@@ -192,7 +193,7 @@ impl SingleWindowMax {
         let (pooled, flat) = (shaped(vec![1; lengths.len()]), shaped(vec![places]));
         let candidates = g.reshaped(a, flat.clone())?;
         let winner = g.add(Op::ArgMax { axis: 2, keep: true }, &[candidates])?;
-        let numbers = Tensor::new([1, 1, places], (0..places as i64).collect::<Vec<_>>())?;
+        let numbers = Tensor::new([1, 1, places], axis_indices(places)?)?;
         let numbers = g.constant(numbers);
         let won = g.binary(Binary::Equal, winner, numbers)?;
         Ok(Some(SingleWindowMax { pooled, flat, whole, won }))

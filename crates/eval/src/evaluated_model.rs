@@ -1,19 +1,16 @@
 //! The evaluated model: its class scores, and the maps of groups of candidates, compiled once and run on many images.
 
 use std::borrow::Cow;
-use std::collections::hash_map::DefaultHasher;
-use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
 
 use monosplit_engine::Engine;
-use monosplit_explain::{
-    Class, ExplainBatch, Explainer, HeldNetwork, HeldValues, MapRequest, SaliencyMap, Settings,
-};
+use monosplit_explain::{Class, ExplainBatch, Explainer, HeldNetwork, HeldValues, MapRequest, Settings};
 use monosplit_graph::batch::{rows, samples_interact};
-use monosplit_graph::{Data, Error, Graph, Result, Tensor};
+use monosplit_graph::{Error, Graph, Result, Tensor};
 
 use crate::candidate::{Candidate, Source};
-use crate::given_maps::GivenMaps;
+use crate::compiled_group::{CompiledGroup, MapOrigin, scaled};
+use crate::map_function::MapFunction;
 use crate::metric::ExplainedNetwork;
 use crate::perturbation::{PerturbationScorer, Perturbations};
 use crate::randomisation::{randomised, trained};
@@ -145,146 +142,6 @@ impl<'a> EvaluatedModel<'a> {
     }
 }
 
-/// Candidates whose maps are computed together.
-pub struct CompiledGroup {
-    explainer: Arc<Explainer>,
-    requests: Vec<MapRequest>,
-    settings: Settings,
-    origins: Vec<MapOrigin>,
-    absolute: Vec<bool>,
-}
-
-/// Where the map of a candidate comes from.
-enum MapOrigin {
-    /// The index of its map among those of the explainer.
-    Computed(usize),
-    /// The object mask.
-    Mask,
-    /// Maps that were made elsewhere.
-    Given(GivenMaps),
-}
-
-/// An image as candidates need it that do not compute their map.
-#[derive(Clone, Copy, Debug)]
-pub struct ImageFacts<'a> {
-    /// Its id in the store.
-    pub id: i64,
-    /// Its object mask.
-    pub mask: Option<&'a [bool]>,
-}
-
-/// The maps of all candidates of a compiled group for a batch of images.
-#[derive(Clone, Debug)]
-pub struct Maps(Vec<Tensor>);
-
-impl CompiledGroup {
-    /// The maps `[N, H, W]` of images, each for its own class.
-    pub fn maps(&self, images: &Tensor, classes: &[usize]) -> Result<Maps> {
-        let class = Class::PerSample(classes.to_vec());
-        let batch = ExplainBatch { position: None, ..ExplainBatch::new(images, &class, &self.settings) };
-        let explained = self.explainer.explain_unchecked(&batch)?;
-        explained.maps.into_iter().map(scaled).collect::<Result<_>>().map(Maps)
-    }
-
-    /// The map of one candidate for image `index` of a batch, one value for each pixel; `None` if the candidate is the mask
-    /// and the image has none.
-    pub fn of(
-        &self,
-        maps: &Maps,
-        candidate: usize,
-        index: usize,
-        image: &ImageFacts<'_>,
-    ) -> Result<Option<Tensor>> {
-        let map = match &self.origins[candidate] {
-            MapOrigin::Computed(place) => rows(&maps.0[*place], index..index + 1)?,
-            MapOrigin::Mask => return drawn(&[image.mask]),
-            MapOrigin::Given(maps) => maps.of(image.id)?,
-        };
-        self.signed(map, candidate).map(Some)
-    }
-
-    /// A map, or its absolute value if the candidate asks for it.
-    fn signed(&self, map: Tensor, candidate: usize) -> Result<Tensor> {
-        if !self.absolute[candidate] {
-            return Ok(map);
-        }
-        let shape = map.shape().to_vec();
-        match map.data() {
-            Data::F64(values) => Tensor::new(shape, values.iter().map(|v| v.abs()).collect::<Vec<_>>()),
-            _ => Tensor::new(shape, map.to_f32().iter().map(|v| v.abs()).collect::<Vec<_>>()),
-        }
-    }
-
-    /// Whether a candidate has maps of the images alone: they were made elsewhere and cannot be computed for others.
-    pub fn is_given(&self, candidate: usize) -> bool {
-        matches!(self.origins[candidate], MapOrigin::Given(_))
-    }
-}
-
-/// The values of a map multiplied by two to the power of its exponents.
-fn scaled(map: SaliencyMap) -> Result<Tensor> {
-    if map.exponents.iter().all(|&exponent| exponent == 0) {
-        return Ok(map.values);
-    }
-    let size = map.values.len() / map.exponents.len().max(1);
-    let values = map.values.to_f64();
-    let scaled = values.chunks(size.max(1)).zip(&map.exponents).flat_map(|(sample, &exponent)| {
-        let factor = f64::from(exponent).exp2();
-        sample.iter().map(move |v| v * factor)
-    });
-    Tensor::new(map.values.shape().to_vec(), scaled.collect::<Vec<_>>())
-}
-
-/// Masks as maps of ones and zeros; `None` if one is missing.
-fn drawn(masks: &[Option<&[bool]>]) -> Result<Option<Tensor>> {
-    let mut values = Vec::new();
-    for mask in masks {
-        let Some(mask) = mask else { return Ok(None) };
-        values.extend(mask.iter().map(|&inside| f32::from(u8::from(inside))));
-    }
-    let size = values.len() / masks.len().max(1);
-    Tensor::new([masks.len(), 1, size], values).map(Some)
-}
-
-/// Maps of perturbed images. All candidates of a group read the maps of one run.
-#[derive(Default)]
-pub(crate) struct MapCache(Mutex<Vec<CachedMaps>>);
-
-/// Images, the class that was explained, and the maps.
-struct CachedMaps {
-    hash: u64,
-    images: Tensor,
-    class: usize,
-    maps: Arc<Maps>,
-}
-
-impl MapCache {
-    /// Removes all entries.
-    pub(crate) fn clear(&self) {
-        if let Ok(mut known) = self.0.lock() {
-            known.clear();
-        }
-    }
-
-    fn maps(&self, compiled_group: &CompiledGroup, images: &Tensor, class: usize) -> Result<Arc<Maps>> {
-        let mut hasher = DefaultHasher::new();
-        images.to_f32().iter().for_each(|v| v.to_bits().hash(&mut hasher));
-        let hash = hasher.finish();
-        if let Ok(known) = self.0.lock() {
-            let same = |one: &&CachedMaps| one.hash == hash && one.class == class && one.images == *images;
-            if let Some(one) = known.iter().find(same) {
-                return Ok(one.maps.clone());
-            }
-        }
-        let samples = images.shape().first().copied().unwrap_or(0);
-        let maps = Arc::new(compiled_group.maps(images, &vec![class; samples])?);
-        if let Ok(mut known) = self.0.lock() {
-            known.push(CachedMaps { hash, images: images.clone(), class, maps: maps.clone() });
-        }
-        Ok(maps)
-    }
-}
-
 /// A network that reads the choices of its target.
 struct HeldScores {
     values: HeldValues,
@@ -309,23 +166,6 @@ impl HeldScores {
             held.iter().map(|(name, value)| (name.as_str(), value.clone())).collect();
         let batch = ExplainBatch { other_inputs: &given, ..ExplainBatch::new(copies, &class, &settings) };
         Ok(self.scores.explain_batch(&batch)?.logits)
-    }
-}
-
-/// How the evaluated method explains other images than the measured one, and other networks.
-pub trait MapFunction: Sync {
-    /// The maps `[N, H, W]` of preprocessed images for one class.
-    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor>;
-
-    /// What the method computes, for maps of networks with re-initialised layers; `None` for maps that are not computed by a
-    /// method of ours.
-    fn method(&self) -> Option<(&MapRequest, &Settings)> {
-        None
-    }
-
-    /// What is done to a map of the method before it is measured.
-    fn finished(&self, map: Tensor) -> Result<Tensor> {
-        Ok(map)
     }
 }
 
@@ -381,64 +221,6 @@ impl ExplainedNetwork for MeasuredImage<'_> {
             maps.push(self.maps.finished(map)?.reshaped([height, width])?);
         }
         Ok(Some(maps))
-    }
-}
-
-/// A method compiled for a network: the maps of any image.
-pub struct CompiledMethod<'a> {
-    /// The compiled method. Its last map is the one that is measured.
-    pub explainer: &'a Explainer,
-    /// What is computed.
-    pub request: &'a MapRequest,
-    /// The numbers of a split.
-    pub settings: &'a Settings,
-}
-
-impl MapFunction for CompiledMethod<'_> {
-    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
-        let explained = self.explainer.explain(images, &Class::Index(class), self.settings)?;
-        scaled(explained.maps.into_iter().next_back().ok_or_else(|| Error::argument("there is no map"))?)
-    }
-
-    fn method(&self) -> Option<(&MapRequest, &Settings)> {
-        Some((self.request, self.settings))
-    }
-}
-
-/// The maps of one candidate of a compiled group.
-pub(crate) struct CandidateMaps<'p> {
-    pub(crate) compiled_group: &'p CompiledGroup,
-    pub(crate) candidate: usize,
-    pub(crate) mask: Option<&'p [bool]>,
-    pub(crate) map_cache: &'p MapCache,
-}
-
-impl MapFunction for CandidateMaps<'_> {
-    fn maps(&self, images: &Tensor, class: usize) -> Result<Tensor> {
-        let &[samples, _, height, width] = images.shape() else {
-            return Err(Error::shape(format!("expected images [N, C, H, W], found {:?}", images.shape())));
-        };
-        let maps = match &self.compiled_group.origins[self.candidate] {
-            MapOrigin::Mask => drawn(&vec![self.mask; samples])?
-                .ok_or_else(|| Error::argument("the image has no mask to show"))?,
-            MapOrigin::Given(_) => {
-                return Err(Error::argument("maps that were given cannot be computed for other images"));
-            }
-            MapOrigin::Computed(place) => {
-                let maps = self.map_cache.maps(self.compiled_group, images, class)?;
-                self.compiled_group.signed(maps.0[*place].clone(), self.candidate)?
-            }
-        };
-        maps.reshaped([samples, height, width])
-    }
-
-    fn method(&self) -> Option<(&MapRequest, &Settings)> {
-        let MapOrigin::Computed(place) = self.compiled_group.origins[self.candidate] else { return None };
-        Some((&self.compiled_group.requests[place], &self.compiled_group.settings))
-    }
-
-    fn finished(&self, map: Tensor) -> Result<Tensor> {
-        self.compiled_group.signed(map, self.candidate)
     }
 }
 

@@ -4,12 +4,14 @@
 
 mod candidate;
 mod case_arrays;
+mod compiled_group;
 pub mod dataset;
 mod evaluated_model;
 pub mod experiment;
 mod given_maps;
 #[cfg(test)]
 mod golden;
+mod map_function;
 mod metric;
 mod metric_evaluator;
 pub mod metrics;
@@ -31,8 +33,10 @@ pub mod sweep;
 mod timing;
 
 pub use candidate::{Candidate, Source};
-pub use evaluated_model::{CompiledGroup, CompiledMethod, EvaluatedModel, ImageFacts, MapFunction, Maps};
+pub use compiled_group::{CompiledGroup, ImageFacts, Maps};
+pub use evaluated_model::EvaluatedModel;
 pub use given_maps::{GivenMaps, MapSource, MappedImages};
+pub use map_function::{CompiledMethod, MapFunction};
 pub use metric::{Better, Case, CaseShape, ExplainedNetwork, Metric, Undefined};
 pub use metric_evaluator::MetricEvaluator;
 pub use parquet::{Column, parquet};

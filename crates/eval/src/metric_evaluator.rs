@@ -4,8 +4,10 @@ use monosplit_graph::batch::stack;
 use monosplit_graph::{Error, Kind, Noise, Result, Tensor};
 
 use crate::candidate::Candidate;
+use crate::compiled_group::{CompiledGroup, ImageFacts, MapCache, Maps};
 use crate::dataset::DatasetSample;
-use crate::evaluated_model::{CandidateMaps, CompiledGroup, EvaluatedModel, ImageFacts, MapCache, Maps};
+use crate::evaluated_model::EvaluatedModel;
+use crate::map_function::CandidateMaps;
 use crate::metric::{Case, Metric, Undefined};
 use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
 

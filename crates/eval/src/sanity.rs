@@ -4,8 +4,9 @@
 use monosplit_graph::{Error, Result};
 
 use crate::candidate::Candidate;
+use crate::compiled_group::CompiledGroup;
 use crate::dataset::DatasetSample;
-use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
+use crate::evaluated_model::EvaluatedModel;
 use crate::metric::Undefined;
 use crate::metric_evaluator::LoadedBatch;
 use crate::similarity::Similarity;

@@ -5,8 +5,9 @@ use std::time::Instant;
 use monosplit_graph::{Error, Result};
 
 use crate::candidate::Candidate;
+use crate::compiled_group::CompiledGroup;
 use crate::dataset::DatasetSample;
-use crate::evaluated_model::{CompiledGroup, EvaluatedModel};
+use crate::evaluated_model::EvaluatedModel;
 use crate::metric::Better;
 use crate::sweep::{EvaluatedImage, Evaluator, Outcome};
 

@@ -5,6 +5,7 @@ mod bounds;
 mod compared_inputs;
 mod compile;
 mod compile_passes;
+mod compile_precision;
 mod diff;
 mod documentation;
 mod engines;

@@ -11,6 +11,7 @@ mod lent_threads;
 mod preparation;
 mod program;
 pub(crate) mod real;
+mod run_memory;
 mod sync;
 pub(crate) mod thread_pool;
 mod threads;

@@ -1,8 +1,9 @@
-//! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run.
+//! A compiled graph: kernels chosen, constants computed, memory planned; and how it is run. What a run takes of the memory budget is
+//! counted in `run_memory.rs`.
 
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
-use monosplit_graph::{Graph, Kind, LogTimer, NodeId, Result, Tensor, element_count};
+use monosplit_graph::{Graph, Kind, LogTimer, NodeId, Result, Tensor};
 
 use super::Settings;
 use super::execution::Execution;
@@ -10,14 +11,14 @@ use super::fusion::Fusion;
 use super::kernels::packed_convolution::PackedConvolution;
 use super::kernels::policy::Kernel;
 use super::real::Real;
+use super::run_memory::{Arenas, RunMemory};
 use super::thread_pool::ThreadPool;
 use super::value::{Shared, Storage};
-use crate::footprint::{Footprint, HeldConstants};
-use crate::graph_info::{GraphInfo, element_bytes};
-use crate::memory_ledger::{IdleMemory, MemoryLedger, Reservation};
+use crate::footprint::HeldConstants;
+use crate::graph_info::GraphInfo;
+use crate::memory_ledger::{MemoryLedger, Reservation};
 use crate::plan::{BufferLocation, Plan, known};
 use crate::profile::Profile;
-use crate::samples_within;
 use crate::schedule::Optimisations;
 use crate::split_batch::{is_splittable, run_in_chunks};
 
@@ -60,59 +61,18 @@ pub(crate) struct CpuProgram<R> {
     pub(super) settings: Settings,
     /// Bytes that it may hold together with the other programs of the account.
     pub(super) budget: usize,
-    ledger: Arc<MemoryLedger>,
+    pub(super) ledger: Arc<MemoryLedger>,
     /// What it holds between runs, in that account.
-    reserved: Reservation,
+    pub(super) reserved: Reservation,
     /// What of it is held between runs.
     pub(super) held: HeldConstants,
     /// Whether a batch may be run in chunks of samples.
-    splittable: bool,
+    pub(super) splittable: bool,
     /// What a run of the batch size that was asked for last takes.
-    last_run: Mutex<RunMemory>,
+    pub(super) last_run: Mutex<RunMemory>,
     pub(super) pool: Arc<ThreadPool>,
     /// Memory of finished runs, for the next ones.
-    arenas: Arc<Arenas<R>>,
-}
-
-/// What a run takes besides what is held between runs.
-#[derive(Clone, Copy, Default)]
-struct RunMemory {
-    batch: usize,
-    /// Bytes of its buffers.
-    buffers: usize,
-    /// Bytes of the scratch memory of its kernels.
-    scratch: usize,
-}
-
-impl RunMemory {
-    fn bytes(self) -> usize {
-        self.buffers.saturating_add(self.scratch)
-    }
-}
-
-/// Buffers of finished runs.
-struct Arenas<R> {
-    kept: Mutex<Vec<Vec<Storage<R>>>>,
-}
-
-impl<R: Real> Arenas<R> {
-    fn pop(&self) -> Option<Vec<Storage<R>>> {
-        self.kept().pop()
-    }
-
-    fn kept(&self) -> std::sync::MutexGuard<'_, Vec<Vec<Storage<R>>>> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl<R: Real> IdleMemory for Arenas<R> {
-    fn bytes(&self) -> usize {
-        self.kept().iter().flatten().map(Storage::bytes).sum()
-    }
-
-    fn release(&self) {
-        self.kept().clear();
-    }
+    pub(super) arenas: Arc<Arenas<R>>,
 }
 
 impl<R: Real> CpuProgram<R> {
@@ -150,7 +110,7 @@ impl<R: Real> CpuProgram<R> {
             splittable: is_splittable(graph),
             last_run: Mutex::default(),
             pool,
-            arenas: Arc::new(Arenas { kept: Mutex::default() }),
+            arenas: Arc::new(Arenas::default()),
         };
         let kept: Weak<Arenas<R>> = Arc::downgrade(&program.arenas);
         program.ledger.add_idle(kept);
@@ -171,92 +131,6 @@ impl<R: Real> CpuProgram<R> {
     /// How many values lie side by side where `id` lies.
     pub(super) fn parts(&self, id: NodeId) -> usize {
         self.plan.contiguous.get(&id).copied().unwrap_or(1)
-    }
-
-    /// Counts what it holds between runs; an error if that and a run of one sample would be more than is left of the budget.
-    pub(super) fn check_budget(&mut self) -> Result<()> {
-        let one = self.footprint(&self.info.shapes(&self.plan, 1)?);
-        let left = self.ledger.left(self.budget);
-        if one.bytes > left {
-            return Err(one.refused(&self.info, self.budget, self.budget - left));
-        }
-        self.reserved = self.ledger.hold(self.held.bytes, self.budget);
-        Ok(())
-    }
-
-    /// What a run of so many samples takes besides what is held between runs.
-    fn run_memory_of(&self, batch: usize) -> Result<RunMemory> {
-        let mut last = self.last_run.lock().unwrap_or_else(PoisonError::into_inner);
-        if last.batch != batch {
-            let shapes = self.info.shapes(&self.plan, batch)?;
-            let real = size_of::<R>();
-            let buffers = Footprint::buffers(&self.info, &self.plan, &shapes, real, &self.held).bytes;
-            let scratch = self.footprint(&shapes).bytes.saturating_sub(buffers);
-            *last = RunMemory { batch, buffers: buffers.saturating_sub(self.held.bytes), scratch };
-        }
-        Ok(*last)
-    }
-
-    fn run_bytes(&self, batch: usize) -> Result<usize> {
-        Ok(self.run_memory_of(batch)?.bytes())
-    }
-
-    /// Counts a run and `given` bytes of inputs. Buffers of an earlier run and the scratch memory of the threads are part of what
-    /// the run takes: to give them up for it would have the system clear the same memory again for every run.
-    fn hold_run(&self, batch: usize, given: usize) -> Result<Reservation> {
-        let run = self.run_memory_of(batch)?;
-        let bytes = run.bytes().saturating_add(given);
-        // An earlier batch may have been larger.
-        let beyond = |arena: &Vec<Storage<R>>| {
-            let kept = arena.iter().map(Storage::bytes).fold(0, usize::saturating_add);
-            kept.saturating_sub(run.buffers)
-        };
-        let left = self.ledger.left(self.budget);
-        let arena = self.arenas.pop().filter(|arena| bytes.saturating_add(beyond(arena)) <= left);
-        let scratch = self.pool.scratch().bytes().min(run.scratch);
-        let held = self.ledger.hold_reusing(bytes, scratch, self.budget);
-        self.arenas.kept().extend(arena);
-        Ok(held)
-    }
-
-    /// Bytes of these values at a batch size, where a real number has `real_bytes`.
-    fn bytes_of(&self, ids: &[NodeId], batch: usize, real_bytes: usize) -> usize {
-        let bytes = |id: &NodeId| {
-            let value = &self.info.values[id.index()];
-            let count = value.shape.at(batch).and_then(|shape| element_count(&shape)).unwrap_or(usize::MAX);
-            count.saturating_mul(element_bytes(value.kind, real_bytes))
-        };
-        ids.iter().map(bytes).fold(0, usize::saturating_add)
-    }
-
-    fn footprint(&self, shapes: &[Vec<usize>]) -> Footprint {
-        let real = size_of::<R>();
-        let buffers = Footprint::buffers(&self.info, &self.plan, shapes, real, &self.held);
-        buffers.with_scratch(&self.info, &self.plan, shapes, real)
-    }
-
-    /// The number of samples that are run at once, less than `batch` if the whole would hold more than is left of the budget
-    /// beside `given` bytes of inputs.
-    fn chunk(&self, batch: usize, given: usize) -> Result<usize> {
-        let left = self.ledger.left(self.budget).saturating_sub(given);
-        let whole = self.run_bytes(batch);
-        if matches!(&whole, Ok(bytes) if *bytes <= left) {
-            return Ok(batch);
-        }
-        // The outputs of all chunks are held, and once more while they are joined.
-        let outputs = self.bytes_of(&self.info.outputs, batch, 2 * size_of::<R>());
-        if self.splittable && batch > 1 && self.run_bytes(1)?.saturating_add(outputs) <= left {
-            let bytes = |samples: usize| {
-                let inputs = self.bytes_of(&self.info.inputs, samples, size_of::<R>());
-                self.run_bytes(samples).unwrap_or(usize::MAX).saturating_add(inputs)
-            };
-            return Ok(samples_within(batch - 1, left - outputs, bytes));
-        }
-        whole?;
-        let all = self.footprint(&self.info.shapes(&self.plan, batch)?);
-        // Fewer bytes than the whole run are held by others; its own constants are part of both.
-        let others = self.budget.saturating_sub(left).saturating_sub(self.held.bytes);
-        Err(all.refused(&self.info, self.budget, others))
     }
 
     fn execute(&self, inputs: &[Tensor], mut profile: Option<&mut Profile>) -> Result<Vec<Tensor>> {
@@ -364,6 +238,7 @@ mod tests {
     use crate::Program;
     use crate::cpu::kernels::conv_plan::PlanSettings;
     use crate::cpu::kernels::testing::Random;
+    use crate::memory_ledger::IdleMemory;
     use crate::plan::Step;
     use crate::schedule::Partition;
 

@@ -1,12 +1,12 @@
-//! Whole programs: the same bits at any number of threads and at every run, planned memory, and clear errors, on every
-//! engine there is.
+//! Whole programs: the same bits at any number of threads and at every run, the same maps, profiles and clear errors, on every engine
+//! there is.
 
 use monosplit_engine::{CompileOptions, Cpu, Engine, Precision, Program};
-use monosplit_graph::op::{Binary, Divisor, Padding, Reduction, Unary, Window};
+use monosplit_graph::op::{Binary, Divisor, Reduction, Unary, Window};
 use monosplit_graph::{ErrorKind, Graph, Kind, Label, NodeId, Op, Shape, Tensor};
 
 /// Reproducible numbers in `[-1, 1)`.
-fn numbers(count: usize, seed: u64) -> Vec<f32> {
+pub(crate) fn numbers(count: usize, seed: u64) -> Vec<f32> {
     let mut state = seed;
     let mut next = || {
         state = state.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
@@ -15,15 +15,15 @@ fn numbers(count: usize, seed: u64) -> Vec<f32> {
     (0..count).map(|_| next()).collect()
 }
 
-fn tensor(shape: &[usize], seed: u64) -> Tensor {
+pub(crate) fn tensor(shape: &[usize], seed: u64) -> Tensor {
     Tensor::new(shape, numbers(shape.iter().product(), seed)).unwrap()
 }
 
-fn window(kernel: usize, stride: usize, pad: usize) -> Window {
+pub(crate) fn window(kernel: usize, stride: usize, pad: usize) -> Window {
     Window { stride: vec![stride; 2], pad: vec![(pad, pad); 2], ..Window::new([kernel, kernel]) }
 }
 
-fn conv(g: &mut Graph, x: NodeId, shape: [usize; 4], stride: usize, groups: usize) -> NodeId {
+pub(crate) fn conv(g: &mut Graph, x: NodeId, shape: [usize; 4], stride: usize, groups: usize) -> NodeId {
     let weight = tensor(&shape, shape.iter().sum::<usize>() as u64);
     let (w, b) = (g.constant(weight), g.constant(tensor(&[shape[0]], 1)));
     let window = window(shape[2], stride, shape[2] / 2);
@@ -31,7 +31,7 @@ fn conv(g: &mut Graph, x: NodeId, shape: [usize; 4], stride: usize, groups: usiz
 }
 
 /// A small network with a bit of everything whose work is shared out.
-fn network() -> Graph {
+pub(crate) fn network() -> Graph {
     let mut g = Graph::new();
     let x = g.input("x", Shape::batched(&[3, 61, 53]), Kind::Float);
     let a = conv(&mut g, x, [32, 3, 3, 3], 1, 1);
@@ -58,12 +58,12 @@ fn network() -> Graph {
     g
 }
 
-fn run(cpu: Cpu, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
+pub(crate) fn run(cpu: Cpu, graph: &Graph, inputs: &[Tensor]) -> Vec<Tensor> {
     cpu.compile(graph).unwrap().run(inputs).unwrap()
 }
 
 /// What runs programs here.
-fn engines() -> Vec<Box<dyn Engine>> {
+pub(crate) fn engines() -> Vec<Box<dyn Engine>> {
     #[allow(unused_mut)]
     let mut engines: Vec<Box<dyn Engine>> = vec![Box::new(Cpu::default())];
     #[cfg(feature = "cuda")]
@@ -147,106 +147,6 @@ fn every_sample_of_a_batch_is_computed_as_if_alone() {
             }
         }
     }
-}
-
-#[test]
-fn a_long_chain_needs_no_more_memory_than_a_short_one() {
-    let chain = |depth: usize| {
-        let mut g = Graph::new();
-        let x = g.input("x", Shape::batched(&[8, 16, 16]), Kind::Float);
-        let mut y = x;
-        for _ in 0..depth {
-            y = conv(&mut g, y, [8, 8, 3, 3], 1, 1);
-            y = g.add(Op::Unary(Unary::Tanh), &[y]).unwrap();
-        }
-        g.output("y", y);
-        g
-    };
-    let (value, weights) = (8 * 16 * 16 * 4, 8 * 8 * 3 * 3 * 4);
-    let x = [tensor(&[1, 8, 16, 16], 1)];
-    for depth in [3, 100] {
-        // Buffers and scratch memory, and the transformed weights of every convolution.
-        let enough = Cpu::default().memory_limit(8 * value + 5 * depth * weights);
-        enough.compile(&chain(depth)).unwrap().run(&x).unwrap();
-        let error = Cpu::default().memory_limit(value).compile(&chain(depth)).err().unwrap();
-        assert_eq!(error.kind(), ErrorKind::Memory);
-        let said = error.to_string();
-        assert!(said.contains("most of it for 'Conv") && said.contains("memory budget of 8 KiB"), "{said}");
-    }
-}
-
-/// What a batch holds grows with its samples: more of them than fit are run in chunks, to the same numbers.
-#[test]
-fn batches_beyond_the_budget_are_run_in_chunks_where_samples_are_independent() {
-    let write = |mixes: bool| {
-        let mut g = Graph::new();
-        let x = g.input("x", Shape::batched(&[8, 16, 16]), Kind::Float);
-        let y = conv(&mut g, x, [8, 8, 3, 3], 1, 1);
-        let axes: &[usize] = if mixes { &[0, 2, 3] } else { &[2, 3] };
-        let y = g.reduced(Reduction::Mean, y, axes, true).unwrap();
-        g.output("y", y);
-        g
-    };
-    let x = [tensor(&[64, 8, 16, 16], 1)];
-    let small = Cpu::default().memory_limit(512 << 10);
-    let (whole, chunked) =
-        (Cpu::default().compile(&write(false)).unwrap(), small.compile(&write(false)).unwrap());
-    let (expected, found) = (whole.run(&x).unwrap().remove(0), chunked.run(&x).unwrap().remove(0));
-    assert_eq!(found.shape(), [64, 8, 1, 1]);
-    let distance =
-        found.to_f64().iter().zip(&*expected.to_f64()).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-    assert!(distance < 1e-5, "{distance}");
-    let (_, profile) = chunked.run_profiled(&x).unwrap();
-    assert!(profile.nodes.len() > 2 * whole.run_profiled(&x).unwrap().1.nodes.len());
-    let error = small.compile(&write(true)).unwrap().run(&x).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
-}
-
-#[test]
-#[cfg(feature = "onnxruntime")]
-fn issue_35_onnx_runtime_keeps_to_the_memory_budget() {
-    let Ok(engine) = monosplit_engine::OnnxRuntime::load() else {
-        println!("ONNX Runtime is not here");
-        return;
-    };
-    let mut g = Graph::new();
-    let x = g.input("x", Shape::batched(&[8, 16, 16]), Kind::Float);
-    let y = conv(&mut g, x, [8, 8, 3, 3], 1, 1);
-    let y = g.reduced(Reduction::Mean, y, &[2, 3], true).unwrap();
-    g.output("y", y);
-    let x = [tensor(&[64, 8, 16, 16], 1)];
-    let program = |limit: usize| engine.clone().memory_limit(limit).compile(&g);
-    let whole = program(1 << 30).unwrap();
-    let chunked = program(96 << 10).unwrap();
-    assert!(chunked.samples_at_once(64, 0) < 64 && whole.samples_at_once(64, 0) == 64);
-    let (expected, found) = (whole.run(&x).unwrap(), chunked.run(&x).unwrap());
-    assert_eq!(found[0].shape(), [64, 8, 1, 1]);
-    assert!(found[0].to_f64().iter().zip(&*expected[0].to_f64()).all(|(a, b)| (a - b).abs() < 1e-5));
-    let error = program(4 << 10).err().unwrap();
-    assert_eq!(error.kind(), ErrorKind::Memory, "{error}");
-}
-
-/// Shorter addresses cannot even write these sizes down.
-#[test]
-#[cfg(target_pointer_width = "64")]
-fn absurd_sizes_are_refused_before_anything_is_allocated() {
-    let mut g = Graph::new();
-    let x = g.input("x", Shape::batched(&[1]), Kind::Float);
-    let wide = Op::Expand {
-        shape: Shape::new([monosplit_graph::Dim::Batch(1), monosplit_graph::Dim::Fixed(1 << 38)]),
-    };
-    let y = g.add_named(Label::named("wide"), wide, &[x]).unwrap();
-    g.output("y", y);
-    let named = |error: Option<monosplit_graph::Error>, name: &str| {
-        let error = error.unwrap();
-        assert!(error.kind() == ErrorKind::Memory && error.to_string().contains(name), "{error}");
-    };
-    named(Cpu::default().compile(&g).err(), "'wide'");
-    let mut g = Graph::new();
-    let c = g.constant(Tensor::scalar(1f32));
-    let y = g.add_named(Label::named("flat"), Op::Expand { shape: Shape::fixed(&[1 << 38]) }, &[c]).unwrap();
-    g.output("y", y);
-    named(Cpu::default().compile(&g).err(), "'flat'");
 }
 
 #[test]
@@ -507,148 +407,6 @@ fn all_engines_agree_on_the_maps_of_all_layers() {
     }
 }
 
-/// Numbers with few bits: their products are exact in any arithmetic.
-fn coarse(shape: &[usize], seed: u64) -> Tensor {
-    let count = shape.iter().product();
-    let rounded: Vec<f32> = numbers(count, seed).iter().map(|n| (n * 4.0).round() / 4.0).collect();
-    Tensor::new(shape, rounded).unwrap()
-}
-
-/// Values rounded to few bits.
-fn rounded(g: &mut Graph, x: NodeId) -> NodeId {
-    let (four, quarter) = (g.number(4.0), g.number(0.25));
-    let x = g.times(x, four).unwrap();
-    let x = g.add(Op::Unary(Unary::Round), &[x]).unwrap();
-    let x = g.times(x, quarter).unwrap();
-    g.add(Op::Unary(Unary::Clip { min: -2.0, max: 2.0 }), &[x]).unwrap()
-}
-
-/// Everything that stands between convolutions, and what leaves from there; every value has few bits.
-fn between_convolutions() -> Graph {
-    let mut g = Graph::new();
-    let x = g.input("x", Shape::batched(&[3, 14, 10]), Kind::Float);
-    let convolved = |g: &mut Graph, x: NodeId, shape: [usize; 4], stride: usize| {
-        let w = g.constant(coarse(&shape, shape.iter().sum::<usize>() as u64));
-        let b = g.constant(coarse(&[shape[0]], 1));
-        let y = g
-            .add(Op::Conv { window: window(shape[2], stride, shape[2] / 2), groups: 1 }, &[x, w, b])
-            .unwrap();
-        rounded(g, y)
-    };
-    let wide = convolved(&mut g, x, [40, 3, 3, 3], 1);
-    g.output("leaves", wide);
-    let positive = g.rectified(wide).unwrap();
-    let mut pooled = Vec::new();
-    for (kernel, stride, pad) in [(2, 2, 0), (3, 2, 1)] {
-        let pool = window(kernel, stride, pad);
-        let most = g.add(Op::MaxPool(pool.clone()), &[positive]).unwrap();
-        let at_winners = g.add(Op::WinnerGather(pool.clone()), &[positive, wide]).unwrap();
-        let both = g.plus(most, at_winners).unwrap();
-        pooled.push(rounded(&mut g, both));
-        let spread = g.add(Op::WinnerScatter(pool.clone()), &[positive, both]).unwrap();
-        let mean =
-            g.add(Op::AveragePool { window: pool.clone(), divisor: Divisor::Covered }, &[wide]).unwrap();
-        let spatial = vec![14, 10];
-        let back = Op::AveragePoolTranspose { window: pool, divisor: Divisor::Covered, spatial };
-        let back = g.add(back, &[mean]).unwrap();
-        let sum = g.plus(spread, back).unwrap();
-        let sum = g.times(sum, positive).unwrap();
-        let map = g.reduced(Reduction::Sum, sum, &[1], false).unwrap();
-        g.output(format!("map of {kernel}"), map);
-        let alone = g.reduced(Reduction::Max, spread, &[1], true).unwrap();
-        g.output(format!("most of {kernel}"), alone);
-    }
-    let joined = g.add(Op::Concat { axis: 1 }, &pooled).unwrap();
-    let some = g.add(Op::Slice { axis: 1, start: 3, step: 2, length: 30 }, &[joined]).unwrap();
-    let pads = vec![(0, 0), (0, 0), (1, 0), (2, 1)];
-    let padded = g.add(Op::Pad { padding: Padding::Reflect, pads }, &[some]).unwrap();
-    let deep = convolved(&mut g, padded, [17, 30, 3, 3], 1);
-    let zero = g.number(0.0);
-    let mask = g.add(Op::Binary(Binary::Greater), &[deep, zero]).unwrap();
-    let gate = g.reduced(Reduction::Mean, deep, &[2, 3], true).unwrap();
-    let gate = rounded(&mut g, gate);
-    let place = g.reduced(Reduction::Max, deep, &[1], true).unwrap();
-    let gated = g.times(deep, gate).unwrap();
-    let gated = g.plus(gated, place).unwrap();
-    let chosen = g.add(Op::Where, &[mask, gated, deep]).unwrap();
-    let chosen = rounded(&mut g, chosen);
-    let largest = g.reduced(Reduction::Max, chosen, &[1, 2, 3], false).unwrap();
-    g.output("largest", largest);
-    let few = convolved(&mut g, chosen, [6, 17, 1, 1], 2);
-    let shape: usize = g.node(few).shape.dims()[1..].iter().map(|d| d.fixed().unwrap()).product();
-    let flat = g.reshaped(few, Shape::batched(&[shape])).unwrap();
-    g.output("flat", flat);
-    let back = |channels: [usize; 2], stride: usize| {
-        let (window, extra) = (window(3, stride, 1), vec![stride - 1; 2]);
-        let seed = channels[0] as u64;
-        (
-            Op::ConvTranspose { window, groups: 1, output_padding: extra },
-            coarse(&[channels[0], channels[1], 3, 3], seed),
-        )
-    };
-    let (up, w) = back([6, 9], 2);
-    let w = g.constant(w);
-    let first = g.add(up.clone(), &[few, w]).unwrap();
-    let turned = g.unary(Unary::Neg, few).unwrap();
-    let second = g.add(up, &[turned, w]).unwrap();
-    let sum = g.plus(first, second).unwrap();
-    g.output("nothing", sum);
-    let first = rounded(&mut g, first);
-    let (picture, w) = back([9, 3], 1);
-    let w = g.constant(w);
-    // One comes from a convolution, the other from a product.
-    let spatial: Vec<usize> = g.node(first).shape.dims()[2..].iter().map(|d| d.fixed().unwrap()).collect();
-    let places: usize = spatial.iter().product();
-    let matrix = g.constant(coarse(&[shape, 9 * places], 11));
-    let spread = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[flat, matrix]).unwrap();
-    let spread = rounded(&mut g, spread);
-    let spread = g.reshaped(spread, Shape::batched(&[9, spatial[0], spatial[1]])).unwrap();
-    for (name, value) in [("picture", first), ("another", spread)] {
-        let picture = g.add(picture.clone(), &[value, w]).unwrap();
-        g.output(name, picture);
-    }
-    // Values that lie the same way in both orders, transposed.
-    let single = convolved(&mut g, wide, [1, 40, 1, 1], 1);
-    let mean = g.reduced(Reduction::Mean, wide, &[2, 3], true).unwrap();
-    let mean = rounded(&mut g, mean);
-    let point = convolved(&mut g, mean, [12, 40, 1, 1], 1);
-    for (name, value, axes) in [
-        ("turned", single, vec![0, 1, 3, 2]),
-        ("last", single, vec![0, 2, 3, 1]),
-        ("point", point, vec![0, 2, 3, 1]),
-    ] {
-        let transposed = g.add(Op::Transpose { axes }, &[value]).unwrap();
-        g.output(name, transposed);
-    }
-    g
-}
-
-#[test]
-fn the_order_of_axes_in_memory_changes_nothing() {
-    let graph = between_convolutions();
-    #[allow(unused_mut)]
-    let mut engines = engines();
-    #[cfg(feature = "cuda")]
-    if let Ok(gpu) = monosplit_engine::Cuda::open(0) {
-        use monosplit_engine::Arithmetic::{Bf16, Tf32};
-        engines.extend([Tf32, Bf16].map(|how| Box::new(gpu.clone().arithmetic(how)) as Box<dyn Engine>));
-    }
-    for batch in [1, 3] {
-        let inputs = [coarse(&[batch, 3, 14, 10], 3)];
-        let expected = run(Cpu::default().precision(Precision::F64), &graph, &inputs);
-        assert!(expected.iter().any(|output| output.to_f64().iter().any(|v| *v != 0.0)));
-        for (number, engine) in engines.iter().enumerate() {
-            let found = engine.compile(&graph).unwrap().run(&inputs).unwrap();
-            for (found, (expected, output)) in found.iter().zip(expected.iter().zip(graph.outputs())) {
-                assert_eq!(found.shape(), expected.shape());
-                let (found, expected) = (found.to_f64(), expected.to_f64());
-                let worst = found.iter().zip(&*expected).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-                assert!(worst < 1e-4, "engine {number}, {}: {worst}", output.name);
-            }
-        }
-    }
-}
-
 #[test]
 fn planes_and_channels_may_be_missing() {
     let ones = |window: Window, x: [usize; 3], w: [usize; 4], transposed: bool| {
@@ -717,20 +475,5 @@ fn weights_that_are_also_added_are_kept() {
         let (row, column) = (at / 4, at % 4);
         let expected: f64 = (0..4).map(|k| x[row * 4 + k] * w[column * 4 + k]).sum::<f64>() + w[at];
         assert!((y - expected).abs() < 1e-6);
-    }
-}
-
-#[test]
-fn a_smaller_batch_can_use_the_memory_of_a_larger_one() {
-    let mut g = Graph::new();
-    let x = g.input("x", Shape::batched(&[3]), Kind::Float);
-    let y = g.add(Op::Unary(Unary::Abs), &[x]).unwrap();
-    g.output("y", y);
-    let program = Cpu::default().compile(&g).unwrap();
-    for samples in [5, 2, 7] {
-        let found = program.run(&[tensor(&[samples, 3], 4)]).unwrap();
-        let expected: Vec<f64> = tensor(&[samples, 3], 4).to_f64().iter().map(|v| v.abs()).collect();
-        assert_eq!((found[0].shape(), found[0].to_f64().to_vec()), ([samples, 3].as_slice(), expected));
-        program.reclaim(found);
     }
 }

@@ -126,7 +126,7 @@ fn pair(binary: Binary, (a, ka): (&str, Kind), (b, kb): (&str, Kind), to: Kind) 
     let compared = |symbol: &str| format!("(u8)({a} {symbol} {b})");
     let wrapping = |symbol: &str| match ka {
         Kind::Int => format!("(long long)((u64){a} {symbol} (u64){b})"),
-        _ => format!("{a} {symbol} {b}"),
+        Kind::Float | Kind::Bool => format!("{a} {symbol} {b}"),
     };
     Ok(match (binary, ka, to) {
         (Binary::Equal, ..) => compared("=="),

@@ -210,7 +210,7 @@ impl Masses {
         let product = self.network.active_inputs(id).iter().any(|&(i, _)| linearity.multiplies(index, i));
         if !linearity.is_linear() || product {
             let message = format!(
-                "the closed formula speaks of affine nodes, ReLUs and maxima, not of {}",
+                "the closed formula speaks of affine nodes, ReLUs and maxima, not of {}; lrp has relevance on each layer",
                 node.op.name()
             );
             return Err(Error::unsupported(message));

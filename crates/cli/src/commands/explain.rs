@@ -9,7 +9,7 @@ use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
 use monosplit::graph::batch::{rows, samples_interact, stack};
-use monosplit::graph::{Dim, Error, Kind, NodeId, Result, Tensor, npy, write_atomically};
+use monosplit::graph::{Dim, Error, Graph, Kind, LayerName, NodeId, Result, Tensor, npy, write_atomically};
 use monosplit::image::Preprocess;
 use monosplit::{
     InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, Vocabulary,
@@ -199,7 +199,7 @@ impl Explain {
             }
             let classes = self.class.classes(&ready.model, &ready.job.context.labels)?;
             let (model, prepared) = (&ready.model, &ready.job);
-            let run = InputLoop { explain: self, model, prepared, vocabulary: &vocabulary };
+            let run = InputLoop { explain: self, model, prepared, vocabulary: &vocabulary, engine };
             run.all((reader, waiting), &classes, &mut state, index == last, out)?;
             if index == last {
                 classes.all_used(state.outcome.results.len())?;
@@ -324,7 +324,8 @@ impl Explain {
             |layer: &Option<String>| MapRequest::of(chosen.method.clone(), layer.clone()).finish(finish);
         let mut requests: Vec<MapRequest> = layers.iter().map(request).collect();
         requests.extend(channel_magnitudes(model.graph(), chosen, finish, &requests));
-        let explainer = Explainer::new(model.graph(), &requests, engine)?;
+        let explainer = Explainer::new(model.graph(), &requests, engine)
+            .map_err(|error| self.layer_of_target(model).unwrap_or(error))?;
         let in_double = requests.iter().any(|request| request.needs_double_precision(model.graph()));
         let precision = if in_double { ", in double precision" } else { "" };
         let by_layer = self.by_layer(model, chosen, &layers, engine)?;
@@ -338,6 +339,17 @@ impl Explain {
         Ok(ExplainJob { context, explainer, by_layer, remark, precision })
     }
 
+    /// An error if a layer of the network was named that the target does not depend on.
+    fn layer_of_target(&self, model: &Model) -> Option<Error> {
+        let target = model.target()?;
+        let is_in = |layer: &str, graph: &Graph| LayerName::parse(layer).value(graph).is_ok();
+        let mut layers = self.method.layers().iter();
+        let layer = layers.find(|layer| !is_in(layer, model.graph()) && is_in(layer, model.original()))?;
+        Some(model.unfit(format!(
+            "layer '{layer}' is not on the way to {target}; name one that it is computed from, or leave out --layer"
+        )))
+    }
+
     /// The decomposition by layer, if `--by-layer` was given.
     fn by_layer(
         &self,
@@ -345,12 +357,21 @@ impl Explain {
         chosen: &ConfiguredMethod,
         layers: &[Option<String>],
         engine: &dyn Engine,
-    ) -> Result<Option<LayerDecomposition>> {
+    ) -> Result<Option<ByLayer>> {
         if self.by_layer && self.json {
             return Err(Error::argument("--by-layer prints a table; leave out --json"));
         }
-        let decomposition = self.by_layer.then(|| LayerDecomposition::new(model, chosen, layers, engine));
-        decomposition.transpose().map_err(|error| error.context("--by-layer"))
+        let by_layer = self.by_layer.then(|| {
+            if !model.has_given_inputs() {
+                return LayerDecomposition::new(model, chosen, layers, engine).map(ByLayer::OfAll);
+            }
+            let first = model.given_inputs(0, 1)?.into_iter().map(|(name, value)| (name.to_owned(), value));
+            let held = model.clone().with_held_inputs(&first.collect::<Vec<_>>())?;
+            // A method without a decomposition is refused before anything is written.
+            LayerDecomposition::new(&held, chosen, layers, engine)?;
+            Ok(ByLayer::OfEach { chosen: Box::new(chosen.clone()), layers: layers.to_vec() })
+        });
+        by_layer.transpose().map_err(|error| error.context("--by-layer"))
     }
 
     fn batch_size(&self, samples: Dim) -> usize {
@@ -442,11 +463,19 @@ pub(super) struct ExplainJob {
     pub(super) context: ExplainContext,
     pub(super) explainer: Explainer,
     /// The decomposition by layer.
-    pub(super) by_layer: Option<LayerDecomposition>,
+    pub(super) by_layer: Option<ByLayer>,
     /// The remark on the layer where none was named.
     pub(super) remark: String,
     /// The remark on the precision where the method needs more than was asked for.
     pub(super) precision: &'static str,
+}
+
+/// The decomposition of maps by layer.
+pub(super) enum ByLayer {
+    /// One for all samples.
+    OfAll(LayerDecomposition),
+    /// One for each, which holds the inputs that are given beside it as constants.
+    OfEach { chosen: Box<ConfiguredMethod>, layers: Vec<Option<String>> },
 }
 
 /// The loop over all inputs.
@@ -456,6 +485,7 @@ struct InputLoop<'a> {
     prepared: &'a ExplainJob,
     /// What the token ids of a compiled file stand for.
     vocabulary: &'a Vocabulary,
+    engine: &'a dyn Engine,
 }
 
 /// The outcome of the loop: the results, the numbers for each layer if they are to be written, and the times.
@@ -538,9 +568,7 @@ impl InputLoop<'_> {
                 state.outcome.results.push(result);
             }
             if let Some(decomposition) = by_layer {
-                let alpha = context.settings.alpha[0];
-                let contributions = decomposition.contributions(&images, &explained.classes, alpha)?;
-                by_layer::print(&contributions, &samples, out)?;
+                self.print_by_layer(decomposition, (&samples, &images), &explained.classes, &others, out)?;
             }
             state.outcome.keep(self.explain, explained.maps)?;
             out.flush()?;
@@ -552,6 +580,37 @@ impl InputLoop<'_> {
         state.opened += reader.opened();
         remember_skipped(&reader);
         Ok(())
+    }
+
+    /// Prints what each layer contributes to the maps of a batch.
+    fn print_by_layer(
+        &self,
+        by_layer: &ByLayer,
+        (samples, images): (&[Sample], &Tensor),
+        classes: &[usize],
+        given: &[(&str, Tensor)],
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        let alpha = self.prepared.context.settings.alpha[0];
+        match by_layer {
+            ByLayer::OfAll(decomposition) => {
+                by_layer::print(&decomposition.contributions(images, classes, alpha)?, samples, out)
+            }
+            ByLayer::OfEach { chosen, layers } => {
+                for (row, sample) in samples.iter().enumerate() {
+                    let own = |(name, value): &(&str, Tensor)| {
+                        Ok(((*name).to_owned(), rows(value, std::iter::once(row))?))
+                    };
+                    let own = given.iter().map(own).collect::<Result<Vec<_>>>()?;
+                    let model = self.model.clone().with_held_inputs(&own)?;
+                    let decomposition = LayerDecomposition::new(&model, chosen, layers, self.engine)
+                        .map_err(|error| error.context("--by-layer"))?;
+                    let found = decomposition.contributions(&sample.tensor, &classes[row..=row], alpha)?;
+                    by_layer::print(&found, std::slice::from_ref(sample), out)?;
+                }
+                Ok(())
+            }
+        }
     }
 
     /// The sample that a map is of, where a compiled file explains an input that was given by name.

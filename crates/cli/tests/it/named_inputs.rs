@@ -251,6 +251,12 @@ fn a_layer_of_a_text_has_a_number_for_each_token() {
         [&explain[..], &["--method", "gradient", "--by-layer"]].concat(),
         &["splitcam and splitgrad", "lrp"],
     );
+    // Inputs that are given beside the explained one are constants of the decomposition.
+    let (pair, picture) = (fixture("pair.onnx"), fixture("pair.picture.npy"));
+    let facts = format!("facts={}", fixture("pair.facts.npy"));
+    let words = ["explain", &pair, &picture, "--input", &facts, "--method", "lrp", "--by-layer", "-o", &out];
+    let said = succeeds(words).out;
+    assert_eq!(said.matches("the relevance on each layer of").count(), 2, "{said}");
 }
 
 /// What a compiled file explains is drawn as what it is of.

@@ -213,6 +213,8 @@ fn what_cannot_be_explained_is_refused_in_one_line_with_the_next_step() {
     ] {
         refuses(["explain", &network, &x, "--target", target], words);
     }
+    let beside = ["explain", &network, &x, "--target", "sum:cells", "--layer", "scores"];
+    refuses(beside, &["'scores' is not on the way to sum:cells"]);
     let mismatched = format!("region:{}", fixture("reference.npy"));
     refuses(
         ["explain", &network, &x, "--target", &mismatched],

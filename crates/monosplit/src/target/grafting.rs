@@ -374,8 +374,10 @@ impl TargetReader<'_> {
         }
         let &[height, width] = places else {
             return Err(Error::argument(format!(
-                "{}: a picture is a mask of two axes, and the places of output '{output}' are {places:?}; give an array",
-                path.display()
+                "{}: a picture is a mask of two axes, and the places of output '{output}' are {places:?}; name an output of maps, \
+                 [C, H, W]{}",
+                path.display(),
+                if places.is_empty() { "" } else { ", or give an array of that shape" }
             )));
         };
         let mut picture = Picture::open(path)?.to_grey();
@@ -403,6 +405,14 @@ impl TargetReader<'_> {
             return array(path);
         }
         let model = self.model;
+        model.input().map_err(|_| {
+            let reads = model.input_facts().into_iter().map(|input| format!("'{}'", input.name));
+            model.unfit(format!(
+                "the reference of a picture is what the network returns for it, and the network also reads other inputs ({}); give the \
+                 reference as a .npy array, or the others beside the picture",
+                reads.collect::<Vec<_>>().join(", ")
+            ))
+        })?;
         let preprocess = match self.context.preprocess {
             Some(preprocess) => preprocess.clone(),
             None => model.preprocess()?,

@@ -255,8 +255,10 @@ impl ValueArgs {
     /// Whether the command line or the network's file states the preprocessing; otherwise it is a guess.
     pub(crate) fn is_known(&self, model: &Model) -> bool {
         let changed = self.mean.is_some() || self.std.is_some() || self.scale.is_some() || self.bgr;
-        let told = model.pixel_values().is_ok_and(|values| values.reason.is_some());
-        self.preset.is_some() || changed || told || model.metadata(PRESET).is_some()
+        // A table may be scaled in the network as pictures are.
+        let told = || model.pixel_values().is_ok_and(|values| values.reason.is_some());
+        let told = model.picture_input().is_ok() && (told() || model.metadata(PRESET).is_some());
+        self.preset.is_some() || changed || told
     }
 
     fn preset(&self, model: &Model) -> Result<image::Preset> {

@@ -624,6 +624,28 @@ fn a_network_for_batches_of_one_size_is_compiled_for_any_if_it_can_be() {
     assert!(said.contains("batches of 2 and no others"), "{said}");
 }
 
+/// A network that standardises a table itself was taken for one of pictures, which no table fits.
+#[test]
+fn issue_29_a_network_that_standardises_its_table_is_compiled() {
+    let folder = ScratchFolder::new();
+    let mut g = Graph::new();
+    let x = g.input("x", Shape::batched(&[3]), Kind::Float);
+    let [mean, deviation] = [[40.0, 170.0, 70.0], [20.0, 10.0, 15.0]].map(|row| Tensor::vector(row.to_vec()));
+    let (mean, deviation) = (g.constant(mean), g.constant(deviation));
+    let centred = g.minus(x, mean).unwrap();
+    let standard = g.over(centred, deviation).unwrap();
+    let weights = g.constant(Tensor::new([3, 2], vec![1.0, -2.0, 0.5, 3.0, -1.0, 2.0]).unwrap());
+    let scores = g.add(Op::MatMul { trans_a: false, trans_b: false }, &[standard, weights]).unwrap();
+    g.output("scores", scores);
+    let network = text(&folder.write("table.onnx", onnx::write(&g, &ExportOptions::default()).unwrap()));
+    let path = text(&folder.path("explained.onnx"));
+    for method in ["gradient", "lrp"] {
+        succeeds(["compile", &network, "--method", method, "-o", &path]);
+    }
+    let words = ["compile", &network, "--preset", "imagenet", "-o", &path];
+    refuses(words, &["input 'x' has the shape [N, 3], which no picture fits"]);
+}
+
 #[test]
 fn what_of_the_network_a_compiled_file_leaves_out_is_said() {
     let folder = ScratchFolder::new();

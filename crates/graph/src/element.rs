@@ -4,6 +4,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytemuck::Pod;
+
 use crate::half::{bf16_to_f32, f16_to_f32};
 use crate::tensor::{Data, Kind, element_count};
 use crate::{Error, FileBytes, Result};
@@ -157,16 +159,52 @@ impl Element {
             Element::I8 => words(bytes, order, |w| i64::from(i8::from_le_bytes(w))).into(),
             Element::I16 => words(bytes, order, |w| i64::from(i16::from_le_bytes(w))).into(),
             Element::I32 => words(bytes, order, |w| i64::from(i32::from_le_bytes(w))).into(),
-            Element::I64 => words(bytes, order, i64::from_le_bytes).into(),
+            Element::I64 => wide_numbers::<i64>(bytes, order).into(),
             Element::U8 => words(bytes, order, |w| i64::from(u8::from_le_bytes(w))).into(),
             Element::U16 => words(bytes, order, |w| i64::from(u16::from_le_bytes(w))).into(),
             Element::U32 => words(bytes, order, |w| i64::from(u32::from_le_bytes(w))).into(),
             Element::U64 => unsigned(bytes, order)?,
             Element::F16 => words(bytes, order, |w| f16_to_f32(u16::from_le_bytes(w))).into(),
             Element::BF16 => words(bytes, order, |w| bf16_to_f32(u16::from_le_bytes(w))).into(),
-            Element::F32 => words(bytes, order, f32::from_le_bytes).into(),
-            Element::F64 => words(bytes, order, f64::from_le_bytes).into(),
+            Element::F32 => wide_numbers::<f32>(bytes, order).into(),
+            Element::F64 => wide_numbers::<f64>(bytes, order).into(),
         })
+    }
+}
+
+/// The numbers of a type that is the same in the file and in memory.
+fn wide_numbers<T: Pod>(bytes: &[u8], order: ByteOrder) -> Vec<T> {
+    let mut numbers: Vec<T> = bytemuck::pod_collect_to_vec(bytes);
+    if (order == ByteOrder::Little) != cfg!(target_endian = "little") {
+        reverse_each::<T>(bytemuck::cast_slice_mut(&mut numbers));
+    }
+    numbers
+}
+
+/// The bytes of numbers, little end first: where they lie, if memory has them so.
+fn little_endian<T: Pod>(numbers: &[T]) -> Cow<'_, [u8]> {
+    let bytes: &[u8] = bytemuck::cast_slice(numbers);
+    if cfg!(target_endian = "little") {
+        return Cow::Borrowed(bytes);
+    }
+    let mut bytes = bytes.to_vec();
+    reverse_each::<T>(&mut bytes);
+    Cow::Owned(bytes)
+}
+
+fn reverse_each<T>(bytes: &mut [u8]) {
+    bytes.chunks_exact_mut(size_of::<T>()).for_each(<[u8]>::reverse);
+}
+
+impl Data {
+    /// The elements as bytes, row-major, the little end of each first; one byte for a truth value.
+    pub fn to_le_bytes(&self) -> Cow<'_, [u8]> {
+        match self {
+            Data::F32(elements) => little_endian(elements),
+            Data::F64(elements) => little_endian(elements),
+            Data::I64(elements) => little_endian(elements),
+            Data::Bool(elements) => Cow::Owned(elements.iter().map(|&v| u8::from(v)).collect()),
+        }
     }
 }
 
@@ -312,6 +350,28 @@ mod tests {
             Element::F32.decode(&big, ByteOrder::Big).unwrap()
         );
         assert!(Element::F32.decode(&little[1..], ByteOrder::Little).is_err());
+    }
+
+    #[test]
+    fn elements_have_the_bytes_of_their_numbers() {
+        let singles = [0.0f32, -1.5, f32::MIN_POSITIVE, f32::INFINITY, f32::from_bits(0x7fc0_1234)];
+        let doubles = singles.map(f64::from);
+        let integers = [0, -1, i64::MIN, i64::MAX, 0x0102_0304_0506_0708];
+        let written = |data: Data| data.to_le_bytes().into_owned();
+        assert_eq!(written(singles.to_vec().into()), singles.map(f32::to_le_bytes).concat());
+        assert_eq!(written(doubles.to_vec().into()), doubles.map(f64::to_le_bytes).concat());
+        assert_eq!(written(integers.to_vec().into()), integers.map(i64::to_le_bytes).concat());
+        assert_eq!(written(vec![true, false].into()), [1, 0]);
+        assert!(written(Vec::<f32>::new().into()).is_empty());
+        // Bytes that begin at an odd address are read like others, in both orders.
+        for skipped in 0..9 {
+            let skip = vec![0u8; skipped];
+            let little = [&skip[..], &integers.map(i64::to_le_bytes).concat()].concat();
+            let big = [&skip[..], &integers.map(i64::to_be_bytes).concat()].concat();
+            let data = Data::from(integers.to_vec());
+            assert_eq!(Element::I64.decode(&little[skipped..], ByteOrder::Little).unwrap(), data);
+            assert_eq!(Element::I64.decode(&big[skipped..], ByteOrder::Big).unwrap(), data);
+        }
     }
 
     #[test]

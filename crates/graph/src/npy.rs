@@ -80,12 +80,7 @@ pub fn write(tensor: &Tensor) -> Vec<u8> {
     let header = format!("{{'descr': '{descr}', 'fortran_order': False, 'shape': ({shape}), }}");
 
     let mut bytes = preamble(&header);
-    match tensor.data() {
-        Data::F32(elements) => bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes())),
-        Data::F64(elements) => bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes())),
-        Data::I64(elements) => bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes())),
-        Data::Bool(elements) => bytes.extend(elements.iter().map(|&v| u8::from(v))),
-    }
+    bytes.extend_from_slice(&tensor.data().to_le_bytes());
     bytes
 }
 

@@ -160,8 +160,12 @@ impl Page {
     fn into_picture(self) -> Result<Picture> {
         let (width, height) = (self.pixels.width() as usize, self.pixels.height() as usize);
         // The paper is opaque, and so is everything laid over it.
-        let rgb = self.pixels.data().chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]);
-        Picture::new(width, height, rgb.collect())
+        let (pixels, _) = self.pixels.data().as_chunks::<4>();
+        let mut rgb = vec![0; 3 * pixels.len()];
+        for (colour, &[red, green, blue, _]) in rgb.as_chunks_mut::<3>().0.iter_mut().zip(pixels) {
+            *colour = [red, green, blue];
+        }
+        Picture::new(width, height, rgb)
     }
 }
 

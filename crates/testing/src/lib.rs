@@ -10,12 +10,14 @@
 //! ```
 
 mod npz;
+mod processor_time;
 mod random;
 mod relative_error;
 mod scratch_folder;
 mod shared_files;
 
 pub use npz::{ZipEntries, read_npz};
+pub use processor_time::thread_seconds;
 pub use random::SplitMix64;
 pub use relative_error::relative_error;
 pub use scratch_folder::ScratchFolder;

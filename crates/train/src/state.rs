@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use monosplit_graph::weights::Weights;
-use monosplit_graph::{Data, Error, Noise, Result, Tensor, write_atomically};
+use monosplit_graph::{Error, Noise, Result, Tensor, write_atomically};
 
 use crate::network::{Parameter, Role};
 use crate::optimiser::OptimiserState;
@@ -14,7 +14,7 @@ use crate::step::{Statistic, StepGraph};
 /// Momentum of the running statistics, as in PyTorch.
 pub(crate) const STATISTICS_RATE: f32 = 0.1;
 /// The property of a checkpoint that holds its checksum.
-const CHECKSUM: &str = "checksum";
+const CHECKSUM: &str = "sha256";
 /// Number of values stored for an epoch.
 const COLUMNS: usize = 6;
 
@@ -212,12 +212,7 @@ fn checksum(weights: &Weights) -> String {
     for (name, tensor) in tensors {
         add(name.as_bytes());
         tensor.shape().iter().for_each(|&length| add(&(length as u64).to_le_bytes()));
-        match tensor.data() {
-            Data::F32(values) => values.iter().for_each(|value| add(&value.to_bits().to_le_bytes())),
-            Data::F64(values) => values.iter().for_each(|value| add(&value.to_bits().to_le_bytes())),
-            Data::I64(values) => values.iter().for_each(|value| add(&value.to_le_bytes())),
-            Data::Bool(values) => values.iter().for_each(|&value| add(&[u8::from(value)])),
-        }
+        add(&tensor.data().to_le_bytes());
     }
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -29,7 +29,7 @@ impl Exporter<'_> {
                 (FLOAT16, bits)
             }
             (true, false) if self.double && is_single(tensor) => {
-                (FLOAT, tensor.to_f32().iter().flat_map(|v| v.to_le_bytes()).collect())
+                (FLOAT, Data::F32(tensor.to_f32()).to_le_bytes().into_owned())
             }
             _ => return self.initializer(name, tensor),
         };
@@ -69,13 +69,10 @@ impl Exporter<'_> {
     }
 
     fn raw(&self, tensor: &Tensor) -> (i32, Vec<u8>) {
-        let bytes = match tensor.data() {
-            Data::F32(_) | Data::F64(_) if self.double => {
-                tensor.to_f64().iter().flat_map(|v| v.to_le_bytes()).collect()
-            }
-            Data::F32(_) | Data::F64(_) => tensor.to_f32().iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Data::I64(v) => v.iter().flat_map(|v| v.to_le_bytes()).collect(),
-            Data::Bool(v) => v.iter().map(|&b| u8::from(b)).collect(),
+        let bytes = match tensor.kind() {
+            Kind::Float if self.double => Data::F64(tensor.to_f64()).to_le_bytes().into_owned(),
+            Kind::Float => Data::F32(tensor.to_f32()).to_le_bytes().into_owned(),
+            Kind::Int | Kind::Bool => tensor.data().to_le_bytes().into_owned(),
         };
         (self.data_type(tensor.kind()), bytes)
     }

@@ -62,7 +62,8 @@ pub(super) fn write<'a>(
             return Err(Error::argument(format!("no tensor can have the name '{PROPERTIES}'")));
         }
         let start = data.len();
-        let dtype = encode(tensor.data(), &mut data);
+        data.extend_from_slice(&tensor.data().to_le_bytes());
+        let dtype = dtype(tensor.data());
         let info = TensorInfo { dtype, shape: tensor.shape().to_vec(), data_offsets: (start, data.len()) };
         header.tensors.push((name.to_owned(), info));
     }
@@ -76,25 +77,12 @@ pub(super) fn write<'a>(
     Ok([&(header.len() as u64).to_le_bytes()[..], &header, &data].concat())
 }
 
-/// Appends the elements, little end first; their type.
-fn encode(elements: &Data, bytes: &mut Vec<u8>) -> Dtype {
+fn dtype(elements: &Data) -> Dtype {
     match elements {
-        Data::F32(elements) => {
-            bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
-            Dtype::F32
-        }
-        Data::F64(elements) => {
-            bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
-            Dtype::F64
-        }
-        Data::I64(elements) => {
-            bytes.extend(elements.iter().flat_map(|v| v.to_le_bytes()));
-            Dtype::I64
-        }
-        Data::Bool(elements) => {
-            bytes.extend(elements.iter().map(|&v| u8::from(v)));
-            Dtype::BOOL
-        }
+        Data::F32(_) => Dtype::F32,
+        Data::F64(_) => Dtype::F64,
+        Data::I64(_) => Dtype::I64,
+        Data::Bool(_) => Dtype::BOOL,
     }
 }
 

@@ -165,6 +165,9 @@ fn stage() -> ScratchFolder {
         ("text.ids.npy", "ids.npy"),
         ("text.mask.npy", "mask.npy"),
         ("pair.onnx", "pair.onnx"),
+        ("text.onnx", "tuned.onnx"),
+        ("series.onnx", "series.onnx"),
+        ("series.x.npy", "series.npy"),
     ] {
         copy(&inputs.join(from), to);
     }

@@ -6,13 +6,16 @@
 use std::collections::HashMap;
 
 use crate::axis_indices::axis_indices;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{Binary, Divisor, Op, Padding, Reduction, Unary, Window};
 use crate::shape::{Dim, Shape};
 use crate::tensor::Tensor;
 
 use super::rewrite::{Rewrite, Step};
+
+/// The most elements of a stride, for each of which the gradient of a max pool has a value of its own.
+const MAX_REMAINDERS: usize = 1 << 12;
 
 /// Windows of more elements than this keep their op: each element would become nodes of its own.
 const LARGEST_WINDOW: usize = 64;
@@ -353,7 +356,12 @@ impl SlidingWindowMax {
         if stride.iter().all(|&s| s == 1) {
             return Ok(any);
         }
-        let count: usize = stride.iter().product();
+        let count = stride.iter().try_fold(1usize, |count, &stride| count.checked_mul(stride));
+        let Some(count) = count.filter(|&count| count <= MAX_REMAINDERS) else {
+            return Err(Error::unsupported(format!(
+                "the gradient of a max pool with strides {stride:?} takes more than {MAX_REMAINDERS} values in a file"
+            )));
+        };
         let mut parts = Vec::with_capacity(count);
         for number in 0..count {
             let mut rest = number;

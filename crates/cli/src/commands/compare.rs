@@ -1,7 +1,6 @@
 //! `monosplit compare`: several methods beside each other, in one figure.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use clap::Args;
 use monosplit::catalogue;
@@ -12,7 +11,7 @@ use super::compare_named::{NamedComparison, NamedSamples};
 use super::drawing::Draws;
 use super::figure_input::{FigureInputArgs, OpenedFigure};
 use super::method::FinishArgs;
-use super::named_inputs::ExplainedInputArgs;
+use super::named_inputs::{ExplainedInputArgs, TokenArgs};
 use super::panels::{Panel, Panels};
 use crate::failure::Failure;
 
@@ -51,63 +50,69 @@ pub(crate) struct Compare {
     #[command(flatten)]
     of: ExplainedInputArgs,
 
-    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
-    #[arg(long, value_name = "FILE", help_heading = "Several inputs")]
-    tokens: Option<PathBuf>,
+    #[command(flatten)]
+    tokens: TokenArgs,
+}
+
+/// What is compared, opened.
+enum Opened<'a> {
+    /// Pictures, or arrays of real numbers.
+    Pictures(Box<OpenedFigure<'a>>),
+    /// Inputs by name.
+    Named(Box<(NamedComparison, NamedSamples)>),
 }
 
 impl Compare {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
-        let opened = self.input.opened()?;
-        match self.named(&opened)? {
-            Some((named, samples)) if named.is_text() => {
-                let options = self.input.drawing.overlay();
-                let page = |out: &mut dyn Write| named.page(&samples, &options, out);
-                self.input.drawing.write_page(page, "compared", out)
+        let drawing = &self.input.drawing;
+        match self.opened()? {
+            Opened::Named(found) if found.0.is_text() => {
+                let page = |out: &mut dyn Write| found.0.page(&found.1, &drawing.overlay(), out);
+                drawing.write_page(page, "compared", out)
             }
-            _ => self.input.drawing.write(self, "compared", out),
+            opened => drawing.write(|out| self.drawn(opened, out), "compared", out),
         }
     }
 
-    /// The comparison of inputs by name, where what is explained is no single picture or array of real numbers.
-    fn named(&self, opened: &OpenedFigure<'_>) -> Result<Option<(NamedComparison, NamedSamples)>> {
+    /// Opens the network, which reads standard input, and compiles the methods of inputs by name.
+    fn opened(&self) -> Result<Opened<'_>> {
         let (input, preprocessing) = (&self.input, &self.input.preprocessing);
+        let opened = input.opened()?;
         let Some(named) = self.of.chosen(&opened.model, &input.given, opened.files)? else {
-            return match &self.tokens {
-                Some(file) => Err(opened.model.unfit(format!(
-                    "no input that is explained holds token ids; leave out the words of {}",
-                    file.display()
-                ))),
-                None => Ok(None),
-            };
+            self.tokens.refuse(&opened.model)?;
+            return Ok(Opened::Pictures(Box::new(opened)));
         };
+        let OpenedFigure { model, target, sources, .. } = opened;
         let engine = input.compute.engine()?;
-        let preprocess = preprocessing.known(&opened.model);
-        let model = opened.model.clone();
-        let model = input.class.with_target(model, opened.target.as_ref(), preprocess.as_ref(), &*engine)?;
+        let preprocess = preprocessing.known(&model);
+        let model = input.class.with_target(model, target.as_ref(), preprocess.as_ref(), &*engine)?;
         let (methods, finish) = (catalogue::words(&self.methods)?, self.finish.finish());
-        let compared =
-            NamedComparison::new(&model, &named, &methods, finish, self.tokens.as_ref(), &*engine)?;
+        let compared = NamedComparison::new(&model, &named, &methods, finish, &self.tokens, &*engine)?;
         let (labels, score_kind) = input.class.labels(&model)?;
         let classes = input.class.classes(&model, &labels)?;
-        let values = named.values(&model, &input.given, opened.files, preprocessing)?;
-        Ok(Some((compared, NamedSamples { values, labels, score_kind, classes })))
+        let values = named.values(&model, &input.given, &sources, preprocessing)?;
+        Ok(Opened::Named(Box::new((compared, NamedSamples { values, labels, score_kind, classes }))))
     }
-}
 
-impl Draws for Compare {
-    fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
+    fn drawn(&self, opened: Opened<'_>, out: &mut dyn Write) -> Result<Scene, Failure> {
+        let options = self.input.drawing.overlay();
+        let opened = match opened {
+            Opened::Named(found) => return found.0.scene(&found.1, &options, out),
+            Opened::Pictures(opened) => opened,
+        };
         let words = catalogue::words(&self.methods)?;
-        let opened = self.input.opened()?;
-        if let Some((named, samples)) = self.named(&opened)? {
-            return named.scene(&samples, &self.input.drawing.overlay(), out);
-        }
-        let mut input = self.input.read(opened)?;
+        let mut input = self.input.read(*opened)?;
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
         let panels = Panel::parse_all(&input.model, &words, &input.bounds)?;
         let engine = self.input.compute.engine()?;
         let panels = Panels::new(&input.model, panels, self.finish.finish(), &*engine)?;
         let rows = panels.rows(&mut input, out)?;
-        Ok(panels.scene(String::new(), rows, &self.input.drawing.overlay())?)
+        Ok(panels.scene(String::new(), rows, &options)?)
+    }
+}
+
+impl Draws for Compare {
+    fn scene(&self, out: &mut dyn Write) -> Result<Scene, Failure> {
+        self.drawn(self.opened()?, out)
     }
 }

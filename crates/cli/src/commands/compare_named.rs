@@ -1,7 +1,6 @@
 //! `monosplit compare` of inputs by name: token ids as coloured words, several explained inputs below each other.
 
 use std::io::Write;
-use std::path::PathBuf;
 
 use monosplit::catalogue::{MethodAtLayer, ValueBounds};
 use monosplit::engine::Engine;
@@ -12,8 +11,8 @@ use monosplit::{InputsExplainer, Labels, Model, Sample, ScoreKind, Vocabulary};
 
 use super::class::Classes;
 use super::explain_named::words;
-use super::figure_input::{MOST_ROWS, class_words};
-use super::named_inputs::{InputValues, NamedInputs};
+use super::figure_input::{MOST_ROWS, class_words, short_name};
+use super::named_inputs::{InputValues, NamedInputs, TokenArgs};
 use super::progress::Bar;
 use crate::failure::Failure;
 use crate::output_style;
@@ -56,7 +55,7 @@ impl NamedComparison {
         named: &NamedInputs,
         methods: &[String],
         finish: Finish,
-        tokens: Option<&PathBuf>,
+        tokens: &TokenArgs,
         engine: &dyn Engine,
     ) -> Result<Self> {
         let of: Vec<&str> = named.of.iter().map(String::as_str).collect();
@@ -77,17 +76,9 @@ impl NamedComparison {
             }
         };
         let methods = methods.iter().map(compiled).collect::<Result<Vec<_>>>()?;
-        let vocabulary = tokens.map_or_else(|| Ok(Vocabulary::default()), |file| Vocabulary::open(file))?;
-        let compared = NamedComparison { of: named.of.clone(), methods, vocabulary };
-        let holds_ids =
-            compared.methods.iter().any(|method| method.parts().iter().any(|part| part.tokens().is_some()));
-        match tokens {
-            Some(file) if !holds_ids => Err(model.unfit(format!(
-                "no input that is explained holds token ids; leave out the words of {}",
-                file.display()
-            ))),
-            _ => Ok(compared),
-        }
+        let holds_ids = |method: &InputsExplainer| method.parts().iter().any(|part| part.tokens().is_some());
+        let vocabulary = tokens.vocabulary(model, methods.iter().any(holds_ids))?;
+        Ok(NamedComparison { of: named.of.clone(), methods, vocabulary })
     }
 
     /// Whether one of the maps is of a text.
@@ -202,7 +193,7 @@ impl NamedComparison {
                     )?,
                 }
             }
-            all.push(NamedRow { label: format!("{} {caption}", sample.name), shown });
+            all.push(NamedRow { label: format!("{} {caption}", short_name(sample)), shown });
         }
         Ok(())
     }

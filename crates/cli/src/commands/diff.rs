@@ -10,7 +10,6 @@ use monosplit::explain::{BatchPosition, chosen_layer};
 use monosplit::graph::{Error, Result};
 use monosplit::{
     DifferenceMeasure, InputFile, Model, ModelComparison, Origin, Sample, SampleReader, TargetChoice,
-    Vocabulary,
 };
 
 use super::class::{ClassArgs, Classes};
@@ -20,7 +19,7 @@ use super::diff_result::{Compared, DiffContext, Limit};
 use super::explain_named::words;
 use super::inputs::remember_skipped;
 use super::method::MethodArgs;
-use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, InputValues, NamedInputs};
+use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, InputValues, NamedInputs, TokenArgs};
 use super::network::NetworkArgs;
 use super::network_input;
 use super::preprocessing::PreprocessingArgs;
@@ -108,9 +107,8 @@ pub(crate) struct Diff {
     #[command(flatten)]
     of: ExplainedInputArgs,
 
-    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
-    #[arg(long, value_name = "FILE", help_heading = "Several inputs")]
-    tokens: Option<PathBuf>,
+    #[command(flatten)]
+    tokens: TokenArgs,
 
     #[command(flatten)]
     compute: ComputeArgs,
@@ -181,13 +179,10 @@ impl Diff {
         };
         let (first, second) = (opened(first)?, opened(second)?);
         if let Some(named) = self.of.chosen(&first, &self.given, inputs)? {
-            let compared = self.compare_named(&named, [first, second], inputs, limits, &*engine)?;
+            let compared = self.compare_named(&named, [first, second], &sources, limits, &*engine)?;
             return self.conclude(&compared, out);
         }
-        if let Some(file) = &self.tokens {
-            let words = "no input that is explained holds token ids; leave out the words of";
-            return Err(first.unfit(format!("{words} {}", file.display())).into());
-        }
+        self.tokens.refuse(&first)?;
         if inputs.is_empty() {
             return Err(Error::argument(NOTHING).into());
         }
@@ -207,6 +202,7 @@ impl Diff {
             target: first.model.target().map(ToString::to_string),
             method: first.method.name,
             title: first.method.title.clone(),
+            is_of_inputs: false,
             layers: first.layers.iter().cloned().zip(second.layers.iter().cloned()).collect(),
             labels,
             named_class: first.model.named_class(),
@@ -239,7 +235,7 @@ impl Diff {
         &self,
         named: &NamedInputs,
         models: [Model; 2],
-        positional: &[PathBuf],
+        sources: &[InputFile],
         limits: Vec<Limit>,
         engine: &dyn Engine,
     ) -> Result<(DiffContext, Vec<Compared>), Failure> {
@@ -254,7 +250,7 @@ impl Diff {
         let target = self.class.target.choice()?;
         let choice = self.method.choice()?;
         let ready = |model: Model| -> Result<(Model, ConfiguredMethod, InputValues)> {
-            let values = named.values(&model, &self.given, positional, &self.preprocessing)?;
+            let values = named.values(&model, &self.given, sources, &self.preprocessing)?;
             let preprocess = self.preprocessing.known(&model);
             let model = self.class.with_target(model, target.as_ref(), preprocess.as_ref(), engine)?;
             let method = choice.resolve(&ValueBounds::of_inputs(&model, None)?, model.graph())?;
@@ -271,6 +267,7 @@ impl Diff {
             target: first.target().map(ToString::to_string),
             method: method.name,
             title: method.title.clone(),
+            is_of_inputs: true,
             layers: named.of.iter().map(place).collect(),
             labels,
             named_class: first.named_class(),
@@ -286,9 +283,8 @@ impl Diff {
             self.method.finish(),
             engine,
         )?;
-        let vocabulary =
-            self.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)?;
         let texts = comparison.texts();
+        let vocabulary = self.tokens.vocabulary(&first, texts.contains(&true))?;
         let (mut found, bar) = (Vec::new(), Bar::counting("inputs"));
         for row in 0..values.count {
             let class = classes.of(row, 1)?;

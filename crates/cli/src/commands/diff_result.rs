@@ -24,6 +24,8 @@ pub(super) struct DiffContext {
     /// The name of the method in the catalogue, and in captions.
     pub(super) method: &'static str,
     pub(super) title: String,
+    /// Whether the maps are of inputs by name, which stand in place of the layers.
+    pub(super) is_of_inputs: bool,
     /// The layers of both networks; none is the image.
     pub(super) layers: Vec<(Option<String>, Option<String>)>,
     pub(super) labels: Labels,
@@ -184,7 +186,7 @@ impl DiffContext {
     /// The method and the layers of both networks in words.
     pub(super) fn heading(&self) -> String {
         let layers: Vec<String> = self.layers.iter().map(layer_names).collect();
-        format!("{} at {}", self.title, layers.join(", "))
+        format!("{} {} {}", self.title, if self.is_of_inputs { "of" } else { "at" }, layers.join(", "))
     }
 
     /// The explained class, and what the networks predict where they disagree.

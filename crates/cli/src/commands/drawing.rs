@@ -1,7 +1,7 @@
 //! The options of commands that end in a figure: how it is drawn, and the files it goes to.
 
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use monosplit::graph::{Error, Result, write_atomically};
@@ -62,23 +62,15 @@ impl DrawingArgs {
         }
     }
 
-    /// Draws the figure and writes its files. Checks that they can be written before the work begins. Without named files,
+    /// Draws a figure and writes its files. Checks that they can be written before the work begins. Without named files,
     /// `usual` is their name.
-    pub(crate) fn write(&self, figure: &dyn Draws, usual: &str, out: &mut dyn Write) -> Result<(), Failure> {
-        let files = self.files(usual)?;
-        files.iter().try_for_each(|path| check_writable(path))?;
-        let scene = if self.json { figure.scene(&mut std::io::sink())? } else { figure.scene(out)? };
-        for path in &files {
-            scene.write(path)?;
-            if !self.json {
-                writeln!(out, "{}", printable(&path.display().to_string()))?;
-            }
-        }
-        if self.json {
-            let (files, skipped) = (WrittenFiles::new(&files), skipped_outputs());
-            json::print(&DrawingOutput { files, skipped }, out)?;
-        }
-        Ok(())
+    pub(crate) fn write(
+        &self,
+        scene: impl FnOnce(&mut dyn Write) -> Result<Scene, Failure>,
+        usual: &str,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
+        self.finish(&self.files(usual)?, scene, |scene, path| scene.write(path), out)
     }
 
     /// Writes a page in place of a figure, for what is read and not looked at.
@@ -88,17 +80,28 @@ impl DrawingArgs {
         usual: &str,
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
-        let files = self.pages(usual)?;
+        let write = |html: &String, path: &Path| write_atomically(path, html.as_bytes());
+        self.finish(&self.pages(usual)?, page, write, out)
+    }
+
+    /// Makes what is drawn and writes it into each file.
+    fn finish<T>(
+        &self,
+        files: &[PathBuf],
+        make: impl FnOnce(&mut dyn Write) -> Result<T, Failure>,
+        write: impl Fn(&T, &Path) -> Result<()>,
+        out: &mut dyn Write,
+    ) -> Result<(), Failure> {
         files.iter().try_for_each(|path| check_writable(path))?;
-        let html = if self.json { page(&mut std::io::sink())? } else { page(out)? };
-        for path in &files {
-            write_atomically(path, html.as_bytes())?;
+        let made = if self.json { make(&mut std::io::sink())? } else { make(out)? };
+        for path in files {
+            write(&made, path)?;
             if !self.json {
                 writeln!(out, "{}", printable(&path.display().to_string()))?;
             }
         }
         if self.json {
-            let (files, skipped) = (WrittenFiles::new(&files), skipped_outputs());
+            let (files, skipped) = (WrittenFiles::new(files), skipped_outputs());
             json::print(&DrawingOutput { files, skipped }, out)?;
         }
         Ok(())

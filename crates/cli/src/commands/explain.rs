@@ -9,7 +9,7 @@ use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
 use monosplit::engine::{Engine, Profile, ProfiledEngine};
 use monosplit::explain::{BatchPosition, ExplainBatch, Explainer, MapRequest, SaliencyMap, chosen_layer};
 use monosplit::graph::batch::{rows, samples_interact, stack};
-use monosplit::graph::{Dim, Error, Graph, Kind, LayerName, NodeId, Result, Tensor, npy, write_atomically};
+use monosplit::graph::{Dim, Error, Graph, Kind, LayerName, Result, Tensor, npy, write_atomically};
 use monosplit::image::Preprocess;
 use monosplit::{
     InputFile, LayerDecomposition, Model, Origin, Sample, SampleReader, TargetChoice, Vocabulary,
@@ -28,7 +28,7 @@ use super::explain_named::words;
 use super::explain_result::{ExplainContext, Explained, InputOutput, InputResult, MapDescription, raw_paths};
 use super::inputs::{SkippedOutput, remember_skipped, skipped_outputs};
 use super::method::MethodArgs;
-use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, NamedInputs};
+use super::named_inputs::{ExplainedInputArgs, GivenInputArgs, NamedInputs, TokenArgs, graph_inputs};
 use super::network::{NetworkArgs, PiecewiseArgs};
 use super::network_input::{self, RecentShapes};
 use super::preprocessing::PreprocessingArgs;
@@ -128,9 +128,8 @@ pub(crate) struct Explain {
     #[command(flatten)]
     of: ExplainedInputArgs,
 
-    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
-    #[arg(long, value_name = "FILE", help_heading = "Several inputs")]
-    pub(super) tokens: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) tokens: TokenArgs,
 
     #[command(flatten)]
     compute: ComputeArgs,
@@ -164,20 +163,14 @@ impl Explain {
             None => self.of.chosen(&opened.model, &self.given, inputs)?,
         };
         if let Some(named) = named {
-            return self.explain_named(&named, opened.model, (&choice, target.as_ref()), inputs, out);
+            return self.explain_named(&named, opened.model, (&choice, target.as_ref()), &sources, out);
         }
         let is_compiled = match CompiledFile::of(&opened.model) {
             Some(file) => file.check(self, &choice).map(|()| true)?,
             None => false,
         };
-        let is_integer = |id: &NodeId| opened.model.graph().node(*id).kind == Kind::Int;
-        let may_hold_ids = is_compiled && opened.model.graph().inputs().iter().any(is_integer);
-        if let Some(file) = self.tokens.as_ref().filter(|_| !may_hold_ids) {
-            let words = "no input that is explained holds token ids; leave out the words of";
-            return Err(opened.model.unfit(format!("{words} {}", file.display())).into());
-        }
-        let vocabulary =
-            self.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)?;
+        let may_hold_ids = is_compiled && graph_inputs(&opened.model).any(|input| input.kind == Kind::Int);
+        let vocabulary = self.tokens.vocabulary(&opened.model, may_hold_ids)?;
         let engine = self.compute.engine()?;
         let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
         let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
@@ -255,7 +248,7 @@ impl Explain {
         named: &NamedInputs,
         model: Model,
         (choice, target): (&MethodChoice, Option<&TargetChoice>),
-        inputs: &[PathBuf],
+        sources: &[InputFile],
         out: &mut dyn Write,
     ) -> Result<(), Failure> {
         let engine = self.compute.engine()?;
@@ -263,7 +256,7 @@ impl Explain {
         let model = self.class.with_target(model, target, preprocess.as_ref(), &*engine)?;
         let profiled = self.profile.then(|| ProfiledEngine::new(&*engine));
         let engine = profiled.as_ref().map_or(&*engine, |profiled| profiled as &dyn Engine);
-        let (job, found) = named.explain(self, &model, choice, inputs, engine, out)?;
+        let (job, found) = named.explain(self, &model, choice, sources, engine, out)?;
         let profile = profiled.map(|profiled| profiled.take_profile());
         self.conclude(&model, (&job.context, self.named_batch()), &found, profile, out)
     }

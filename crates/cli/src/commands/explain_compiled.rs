@@ -12,6 +12,7 @@ use monosplit::{CompiledFileFacts, CompiledMap, Model, compiled_maps};
 use super::explain::{Explain, ExplainJob};
 use super::explain_result::{ExplainContext, MapDescription};
 use super::method::MapFilter;
+use super::named_inputs::graph_inputs;
 
 /// A compiled file.
 pub(super) struct CompiledFile<'a> {
@@ -115,12 +116,14 @@ impl<'a> CompiledFile<'a> {
         let explanation = ExplanationGraph::of_graph(self.model.graph().clone(), &names)
             .map_err(|error| error.context(self.model.origin()))?;
         let alpha = self.reads(inputs::ALPHA).then_some(settings.alpha[0]);
-        let inputs =
-            || self.model.graph().inputs().iter().map(|&id| &self.model.graph().node(id).label.tensor);
         let descriptions = maps.iter().map(|map| {
             // Where several inputs are explained, each map has the name of its own.
             let (explained, layer) = map.layer.clone().map_or((None, None), |name| {
-                if inputs().any(|input| *input == name) { (Some(name), None) } else { (None, Some(name)) }
+                if graph_inputs(self.model).any(|input| input.label.tensor == name) {
+                    (Some(name), None)
+                } else {
+                    (None, Some(name))
+                }
             });
             let (method, title) = (map.method.clone(), map.title.clone());
             MapDescription { method, title, layer, alpha: alpha.filter(|_| map.takes_alpha), explained }

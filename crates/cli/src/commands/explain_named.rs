@@ -1,7 +1,6 @@
 //! `monosplit explain` of inputs by name: several at once, and token ids.
 
 use std::io::Write;
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use monosplit::catalogue::{ConfiguredMethod, MethodChoice, ValueBounds};
@@ -9,7 +8,9 @@ use monosplit::engine::Engine;
 use monosplit::explain::{BatchPosition, Explanation};
 use monosplit::graph::batch::rows;
 use monosplit::graph::{Error, Result, Tensor};
-use monosplit::{InputsExplainer, LayerContributions, LayerDecomposition, Model, Sample, Vocabulary};
+use monosplit::{
+    InputFile, InputsExplainer, LayerContributions, LayerDecomposition, Model, Sample, Vocabulary,
+};
 
 use super::by_layer;
 use super::class::Classes;
@@ -28,7 +29,7 @@ impl NamedInputs {
         explain: &Explain,
         model: &Model,
         choice: &MethodChoice,
-        positional: &[PathBuf],
+        positional: &[InputFile],
         engine: &dyn Engine,
         out: &mut dyn Write,
     ) -> Result<(NamedJob, Outcome), Failure> {
@@ -121,8 +122,6 @@ impl NamedJob {
         engine: &dyn Engine,
     ) -> Result<Self> {
         let (labels, score_kind) = explain.class.labels(model)?;
-        let vocabulary =
-            explain.tokens.as_deref().map_or_else(|| Ok(Vocabulary::default()), Vocabulary::open)?;
         let layers = explain.method.layers();
         let descriptions = match layers {
             [] => inputs.of.iter().map(|name| MapDescription::of_input(&chosen, name)).collect(),
@@ -143,6 +142,8 @@ impl NamedJob {
             [] => model.configured_inputs_explainer(chosen, &of, finish, engine)?,
             layers => model.configured_layers_explainer(chosen, of[0], layers, finish, engine)?,
         };
+        let holds_ids = explainer.parts().iter().any(|part| part.tokens().is_some());
+        let vocabulary = explain.tokens.vocabulary(model, holds_ids)?;
         let texts = explainer.tokens().map(|tokens| tokens.is_some()).collect();
         Ok(NamedJob { context, explainer, vocabulary, texts })
     }

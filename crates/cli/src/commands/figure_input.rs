@@ -60,7 +60,7 @@ pub(crate) struct OpenedFigure<'a> {
     pub(crate) target: Option<TargetChoice>,
     /// The files without a name as they were given.
     pub(crate) files: &'a [PathBuf],
-    sources: Vec<InputFile>,
+    pub(crate) sources: Vec<InputFile>,
 }
 
 /// The opened network with a reader of its pictures.

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use monosplit::engine::Engine;
 use monosplit::graph::batch::{rows, stack};
-use monosplit::graph::{Error, Kind, Result, Tensor};
-use monosplit::{InputFile, Model, Sample};
+use monosplit::graph::{Error, Kind, Node, Result, Tensor};
+use monosplit::{InputFile, Model, Sample, Vocabulary};
 
 use super::preprocessing::PreprocessingArgs;
 
@@ -28,6 +28,15 @@ pub(crate) struct ExplainedInputArgs {
     /// leaves, or those of real numbers and of token ids].
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', verbatim_doc_comment)]
     of: Vec<String>,
+}
+
+/// The words of token ids.
+#[derive(Args)]
+#[command(next_help_heading = "Several inputs")]
+pub(crate) struct TokenArgs {
+    /// What token ids stand for: a vocab.txt, vocab.json or tokenizer.json.
+    #[arg(long, value_name = "FILE")]
+    tokens: Option<PathBuf>,
 }
 
 /// Which inputs are explained by name, and which of all inputs the file on the command line is for.
@@ -78,7 +87,8 @@ impl GivenInputArgs {
 
     fn values(&self, model: &Model, preprocessing: &PreprocessingArgs) -> Result<Vec<(String, Tensor)>> {
         let values = self.files()?.into_iter().map(|(name, file)| {
-            let samples = samples_of(model, name, &[file.to_owned()], preprocessing)?;
+            let samples =
+                samples_of(model, name, preprocessing.inputs.list(&[file.to_owned()])?, preprocessing)?;
             Ok((name.to_owned(), stacked(model, name, &samples)?))
         });
         values.collect()
@@ -121,7 +131,7 @@ impl ExplainedInputArgs {
     ) -> Result<Option<NamedInputs>> {
         let files = given.files()?;
         let is_given = |name: &str| files.iter().any(|file| file.0 == name);
-        let left: Vec<String> = graph_inputs(model).into_iter().filter(|name| !is_given(name)).collect();
+        let left: Vec<String> = input_names(model).into_iter().filter(|name| !is_given(name)).collect();
         if self.of.is_empty() && (!positional.is_empty() || !given.are_given()) {
             // Several that are left are refused where the network is asked for its only input.
             return match &*left {
@@ -146,8 +156,28 @@ impl ExplainedInputArgs {
     fn no_place(&self, model: &Model) -> Error {
         model.unfit(format!(
             "a file without a name is the value of the only input that --input does not give; the inputs are {}",
-            graph_inputs(model).join(", ")
+            input_names(model).join(", ")
         ))
+    }
+}
+
+impl TokenArgs {
+    /// The words of what is explained. It is an error if words were given and nothing of it holds token ids.
+    pub(crate) fn vocabulary(&self, model: &Model, holds_ids: bool) -> Result<Vocabulary> {
+        match &self.tokens {
+            Some(file) if holds_ids => Vocabulary::open(file),
+            Some(_) => self.refuse(model).map(|()| Vocabulary::default()),
+            None => Ok(Vocabulary::default()),
+        }
+    }
+
+    /// An error if words were given: nothing that is explained holds token ids.
+    pub(crate) fn refuse(&self, model: &Model) -> Result<()> {
+        let Some(file) = &self.tokens else { return Ok(()) };
+        Err(model.unfit(format!(
+            "no input that is explained holds token ids; leave out the words of {}",
+            file.display()
+        )))
     }
 }
 
@@ -169,25 +199,40 @@ impl InputValues {
 }
 
 impl NamedInputs {
-    /// The values of all inputs, from the files that were given by name and the one that was not.
+    /// The values of all inputs, from the files that were given by name and the one that was not, which is listed already:
+    /// standard input can be read only once.
     pub(crate) fn values(
         &self,
         model: &Model,
         given: &GivenInputArgs,
-        positional: &[PathBuf],
+        positional: &[InputFile],
         preprocessing: &PreprocessingArgs,
     ) -> Result<InputValues> {
         let (mut all, mut explained) = (Vec::new(), vec![Vec::new(); self.of.len()]);
-        let files = given.files()?.into_iter().map(|(name, file)| (name, vec![file.to_owned()]));
-        let own = self.positional.as_deref().map(|name| (name, positional.to_vec()));
-        for (name, files) in own.into_iter().chain(files) {
-            let samples = samples_of(model, name, &files, preprocessing)?;
+        let own = self.positional.as_deref().map(|name| Ok((name, positional.to_vec())));
+        let files = given.files()?.into_iter().map(|(name, file)| {
+            let sources = preprocessing.inputs.list(&[file.to_owned()])?;
+            Ok((name, sources))
+        });
+        for each in own.into_iter().chain(files) {
+            let (name, sources) = each?;
+            let samples = samples_of(model, name, sources, preprocessing)?;
             all.push((name.to_owned(), stacked(model, name, &samples)?));
             if let Some(at) = self.of.iter().position(|of| of == name) {
                 explained[at] = samples;
             }
         }
         let count = all.iter().filter_map(|(_, value)| value.shape().first().copied()).max().unwrap_or(0);
+        for (name, value) in &all {
+            match value.shape().first() {
+                Some(&own) if own != 1 && own != count => {
+                    return Err(Error::argument(format!(
+                        "input '{name}' was given for {own} samples and another for {count}; give one for all, or one for each"
+                    )));
+                }
+                _ => {}
+            }
+        }
         Ok(InputValues { all, explained, count })
     }
 
@@ -212,21 +257,24 @@ fn is_named(model: &Model, name: &str) -> Result<bool> {
     Ok(facts.any(|input| input.name == name && input.is_explainable))
 }
 
-/// The names of the inputs that a person gives.
-fn graph_inputs(model: &Model) -> Vec<String> {
-    let all = model.graph().inputs().iter().map(|&id| model.graph().node(id).label.tensor.clone());
-    all.filter(|name| model.defaults().iter().all(|(optional, _)| optional != name)).collect()
+/// The inputs that a person gives; not the numbers of a compiled file, which have defaults.
+pub(super) fn graph_inputs(model: &Model) -> impl Iterator<Item = &Node> {
+    let all = model.graph().inputs().iter().map(|&id| model.graph().node(id));
+    all.filter(|node| model.defaults().iter().all(|(optional, _)| *optional != node.label.tensor))
+}
+
+fn input_names(model: &Model) -> Vec<String> {
+    graph_inputs(model).map(|node| node.label.tensor.clone()).collect()
 }
 
 /// The samples that files hold for an input.
 fn samples_of(
     model: &Model,
     name: &str,
-    files: &[PathBuf],
+    sources: Vec<InputFile>,
     preprocessing: &PreprocessingArgs,
 ) -> Result<Vec<Sample>> {
     let view = model.reading_input(name)?;
-    let sources: Vec<InputFile> = preprocessing.inputs.list(files)?;
     let preprocess = preprocessing.for_sources(&view, &sources)?;
     let mut reader = preprocessing.reader(&view, sources, preprocess)?.skip_unreadable(false);
     reader.take(usize::MAX).map_err(|error| error.context(format!("input '{name}'")))

@@ -112,7 +112,7 @@ impl Verify {
                 (with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?, sample)
             }
             Some(named) => {
-                let values = named.values(&model, &self.given, inputs, &self.preprocessing)?;
+                let values = named.values(&model, &self.given, &sources, &self.preprocessing)?;
                 let model = with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?;
                 named.first(&model, &values, &*engine)?
             }

@@ -1,5 +1,7 @@
 //! `monosplit compare` and `diff` of what is no picture: texts, series, volumes, tables, several inputs.
 
+use std::ffi::OsString;
+
 use monosplit::Tensor;
 use monosplit::graph::npy;
 use monosplit::graph::onnx::{self, ExportOptions};
@@ -8,6 +10,7 @@ use monosplit::graph::{Graph, Kind, Shape};
 use monosplit_testing::{ScratchFolder, crates_folder};
 use serde_json::Value;
 
+use crate::pictures::piped;
 use crate::program::{monosplit, refuses, succeeds};
 
 fn fixture(name: &str) -> String {
@@ -88,10 +91,46 @@ fn series_tables_volumes_and_several_inputs_are_compared_in_one_figure() {
     let network = fixture("pair.onnx");
     let svg = said(&[&network, "--input", &given[0], "--input", &given[1], "--methods", "gradient"]);
     assert_eq!(svg.matches(">Gradient of facts</text>").count(), 2);
-    refuses(
-        ["compare", &fixture("table.onnx"), &table, "--tokens", &table],
-        &["no input that is explained holds token ids"],
-    );
+    let none = ["no input that is explained holds token ids"];
+    refuses(["compare", &fixture("table.onnx"), &table, "--tokens", &table], &none);
+    let more = ["--input", &given[0], "--input", &given[1], "--of", "picture", "--tokens", &table];
+    refuses([&["diff", &network, &network], &more[..], &["--method", "gradient"]].concat(), &none);
+    refuses([&["explain", &network], &more[..], &["--method", "gradient"]].concat(), &none);
+}
+
+/// Two networks or methods never see a sample beside a value of another one.
+#[test]
+fn inputs_of_other_numbers_of_samples_are_refused() {
+    let folder = ScratchFolder::new();
+    let (network, ids) = (fixture("text.onnx"), [1i64, 7, 4, 9, 2, 0].repeat(3));
+    let ids = text(folder.write("ids.npy", npy::write(&Tensor::new([3, 6], ids).unwrap())));
+    let mask = format!("mask={}", fixture("text.mask.npy"));
+    let out = text(folder.path("out"));
+    let more = [&ids, "--input", &mask];
+    let said = ["input 'mask' was given for 2 samples and another for 3", "one for all, or one for each"];
+    refuses([&["compare", &network], &more[..], &["--methods", "gradient"]].concat(), &said);
+    refuses([&["diff", &network, &network], &more[..], &["--method", "gradient"]].concat(), &said);
+    let explain = ["--method", "gradient", "--batch", "2", "-o", &out];
+    refuses([&["explain", &network], &more[..], &explain].concat(), &said);
+}
+
+/// A file without a name comes from standard input too, where it is token ids.
+#[test]
+fn token_ids_come_from_standard_input() {
+    let folder = ScratchFolder::new();
+    let (network, mask) = (fixture("text.onnx"), format!("mask={}", fixture("text.mask.npy")));
+    let (out, page) = (text(folder.path("out")), text(folder.path("page.html")));
+    let ids = std::fs::read(fixture("text.ids.npy")).unwrap();
+    let more = ["-", "--input", &mask];
+    for (command, words) in [
+        (&["explain", &*network][..], ["--method", "gradient", "-o", &out]),
+        (&["compare", &network], ["--methods", "gradient", "-o", &page]),
+        (&["diff", &network, &network], ["--method", "gradient", "-o", &page]),
+    ] {
+        let words = [command, &more, &words].concat().into_iter().map(OsString::from).collect();
+        let found = piped(words, &ids);
+        assert!(found.code == 0 && found.out.contains("stdin"), "{command:?} {} {}", found.out, found.errors);
+    }
 }
 
 /// Two scores, `±Σ (e + bend/2 · e²)` over the embedding `e` of the tokens, which is the number of each.
@@ -128,7 +167,8 @@ fn texts_of_two_networks_are_compared_worst_first_with_limits() {
     // A, B and the difference of four tokens each, the worst text first.
     let html = std::fs::read_to_string(&page).unwrap();
     assert_eq!(shown(&html)[..12], [[1.0; 4], [4.0; 4], [-3.0; 4]].concat());
-    assert_eq!(monosplit([&words[..6], &["--fail-above", "0.75"]].concat()).code, 0);
+    let within = monosplit([&words[..6], &["--fail-above", "0.75"]].concat());
+    assert!(within.code == 0 && within.out.contains("Gradient of ids"), "{}", within.out);
     assert_eq!(monosplit([&words[..6], &["--fail-above", "0.74"]].concat()).code, 1);
     refuses([&words[..6], &["--layer", "scores"]].concat(), &["inputs by name", "--layer does not apply"]);
 }

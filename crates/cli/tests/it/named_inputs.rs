@@ -265,8 +265,16 @@ fn compiled_files_of_token_ids_and_of_several_inputs_are_explained() {
     let folder = ScratchFolder::new();
     let (file, out, raw) = (path(&folder, "file.onnx"), path(&folder, "out"), path(&folder, "raw.npy"));
     let (ids, mask) = (fixture("text.ids.npy"), format!("mask={}", fixture("text.mask.npy")));
-    succeeds(["compile", &fixture("text.onnx"), "--of", "ids", "--method", "gradient", "-o", &file]);
+    let words = path(&folder, "vocab.txt");
+    std::fs::write(&words, "[PAD]\nthe\nfilm\n").unwrap();
     let explain = ["explain", &file, "-o", &out, "--raw", &raw];
+    // The class that a compiled file takes is no token id.
+    succeeds(["compile", &fixture("series.onnx"), "--method", "gradient", "-o", &file]);
+    let series = fixture("series.x.npy");
+    refuses([&explain[..], &[&series, "--tokens", &words]].concat(), &["holds token ids", "vocab.txt"]);
+    succeeds(["compile", &fixture("text.onnx"), "--of", "ids", "--method", "gradient", "-o", &file]);
+    let said = succeeds([&explain[..], &[&ids, "--input", &mask, "--tokens", &words]].concat()).out;
+    assert!(said.contains("the(+"), "{said}");
     let said = succeeds([&explain[..], &[&ids, "--input", &mask]].concat()).out;
     near(&raw, "text.gradient.ids.npy", 1e-5);
     assert!(said.contains("1(+") && folder.path("out/text.ids-0.gradient.html").exists(), "{said}");

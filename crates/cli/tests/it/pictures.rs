@@ -189,7 +189,7 @@ fn transparent_pictures_are_laid_on_a_colour_when_asked() {
     refuses(line(&["run"], [chelsea().as_os_str(), "--background=pink".as_ref()]), &["hexadecimal"]);
 }
 
-fn piped(words: Vec<OsString>, bytes: &[u8]) -> Outcome {
+pub(crate) fn piped(words: Vec<OsString>, bytes: &[u8]) -> Outcome {
     let mut child = Command::new(env!("CARGO_BIN_EXE_monosplit"))
         .args(words)
         .env("MONOSPLIT_CONFIG", "")
@@ -224,6 +224,11 @@ fn issue_27_11_a_picture_or_an_array_comes_from_standard_input() {
     );
     assert_eq!(found.code, 0, "{}", found.errors);
     assert_eq!(scratch.names(), ["stdin.splitcam.png"]);
+    let figure = scratch.path("compared.png");
+    let words = ["-", "--methods", "gradient,gradcam", "-o"].map(OsString::from);
+    let compare = line(&["compare"], words.into_iter().chain([figure.clone().into()]));
+    let found = piped(compare, &fs::read(&picture).unwrap());
+    assert!(found.code == 0 && figure.is_file(), "{}", found.errors);
 
     let values = monosplit::Tensor::new([1, 3, 128, 128], vec![0.25f32; 3 * 128 * 128]).unwrap();
     let array = monosplit::graph::npy::write(&values);

@@ -41,10 +41,10 @@ enum Kind {
 impl Figure {
     pub(crate) fn execute(&self, out: &mut dyn Write) -> Result<(), Failure> {
         match &self.kind {
-            Kind::Split(figure) => figure.input.drawing.write(&**figure, "split", out),
-            Kind::Alpha(figure) => figure.input.drawing.write(&**figure, "alpha", out),
-            Kind::Layers(figure) => figure.input.drawing.write(&**figure, "layers", out),
-            Kind::Polytope(figure) => figure.input.drawing.write(&**figure, "polytope", out),
+            Kind::Split(figure) => figure.input.drawing.write(|out| figure.scene(out), "split", out),
+            Kind::Alpha(figure) => figure.input.drawing.write(|out| figure.scene(out), "alpha", out),
+            Kind::Layers(figure) => figure.input.drawing.write(|out| figure.scene(out), "layers", out),
+            Kind::Polytope(figure) => figure.input.drawing.write(|out| figure.scene(out), "polytope", out),
         }
     }
 }

@@ -177,8 +177,18 @@ impl PreprocessingArgs {
     /// The first sample of `input`; without an input, a fixed pattern of pseudo-random numbers. The other pictures of a folder
     /// are read too, so that those which cannot be are reported.
     pub(crate) fn one_sample(&self, model: &Model, input: Option<&PathBuf>) -> Result<Tensor> {
+        let sources = self.inputs.list(input.map_or(&[], std::slice::from_ref))?;
+        self.first_sample(model, input, sources)
+    }
+
+    /// The same, of an input that is listed already: standard input can be read only once.
+    pub(crate) fn first_sample(
+        &self,
+        model: &Model,
+        input: Option<&PathBuf>,
+        sources: Vec<InputFile>,
+    ) -> Result<Tensor> {
         let Some(input) = input else { return model.pattern_sample() };
-        let sources = self.inputs.list(std::slice::from_ref(input))?;
         let pictures = sources.len();
         let preprocess = self.for_sources(model, &sources)?;
         let mut reader = self.reader(model, sources, preprocess)?;

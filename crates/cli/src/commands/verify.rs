@@ -108,7 +108,7 @@ impl Verify {
         let (model, sample) = match self.of.chosen(&model, &self.given, inputs)? {
             None => {
                 let model = self.given.first_held(model, &self.preprocessing)?;
-                let sample = self.preprocessing.one_sample(&model, inputs.first())?;
+                let sample = self.preprocessing.first_sample(&model, inputs.first(), sources)?;
                 (with_target(model, target.as_ref(), (None, preprocess.as_ref()), &*engine)?, sample)
             }
             Some(named) => {

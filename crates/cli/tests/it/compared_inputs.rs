@@ -114,9 +114,9 @@ fn inputs_of_other_numbers_of_samples_are_refused() {
     refuses([&["explain", &network], &more[..], &explain].concat(), &said);
 }
 
-/// A file without a name comes from standard input too, where it is token ids.
+/// A file without a name comes from standard input too.
 #[test]
-fn token_ids_come_from_standard_input() {
+fn values_of_inputs_come_from_standard_input() {
     let folder = ScratchFolder::new();
     let (network, mask) = (fixture("text.onnx"), format!("mask={}", fixture("text.mask.npy")));
     let (out, page) = (text(folder.path("out")), text(folder.path("page.html")));
@@ -131,6 +131,9 @@ fn token_ids_come_from_standard_input() {
         let found = piped(words, &ids);
         assert!(found.code == 0 && found.out.contains("stdin"), "{command:?} {} {}", found.out, found.errors);
     }
+    let verify = ["verify", &fixture("series.onnx"), "-"].into_iter().map(OsString::from).collect();
+    let found = piped(verify, &std::fs::read(fixture("series.x.npy")).unwrap());
+    assert!(found.code == 0 && found.out.contains("f = g − h"), "{} {}", found.out, found.errors);
 }
 
 /// Two scores, `±Σ (e + bend/2 · e²)` over the embedding `e` of the tokens, which is the number of each.

@@ -2,8 +2,8 @@
 
 use crate::error::{Error, Result};
 
-/// The longest axis whose indices are written down. Classes and tokens are far fewer.
-const MAX_INDICES: usize = 1 << 24;
+/// The longest axis whose indices, or a number for each of them, are written down. Classes, tokens and channels are far fewer.
+pub(crate) const MAX_INDICES: usize = 1 << 24;
 
 /// `0, 1, …, length − 1`. The length may stand in a file, so an error if it is more than [`MAX_INDICES`] or there is no memory.
 ///
@@ -15,7 +15,8 @@ pub fn axis_indices(length: usize) -> Result<Vec<i64>> {
     let mut indices = Vec::new();
     if length > MAX_INDICES || indices.try_reserve_exact(length).is_err() {
         return Err(Error::memory(format!(
-            "the indices of an axis of length {length} take too much memory, the limit is {MAX_INDICES}"
+            "the indices of an axis of length {length} take too much memory, the limit is {MAX_INDICES}; export it \
+             with fewer classes"
         )));
     }
     indices.extend(0..length as i64);

@@ -26,7 +26,9 @@ pub fn open_csv(path: &Path) -> Result<Vec<CsvRecord>> {
     let read = open_regular(path)?.take(MAX_LIST + 1).read_to_end(&mut bytes);
     if read.map_err(|cause| Error::io(path, cause))? as u64 > MAX_LIST {
         let limit = MAX_LIST >> 20;
-        return Err(about(Error::malformed(format!("the list is too long, the limit is {limit} MiB"))));
+        return Err(about(Error::malformed(format!(
+            "the list is too long, the limit is {limit} MiB; split it"
+        ))));
     }
     let text = String::from_utf8(bytes).map_err(|_| {
         about(Error::malformed("expected text, found bytes that are none; save the list as UTF-8"))

@@ -180,10 +180,15 @@ impl Error {
     /// The same as [`Error::context`], unless the text begins with it already.
     #[must_use]
     pub fn about(self, context: impl fmt::Display) -> Self {
-        match self.statement().starts_with(&sentence(format!("{context}: "))) {
+        match self.is_about(&context) {
             true => self,
             false => self.context(context),
         }
+    }
+
+    /// Whether the text begins with `context` and a colon, as [`Error::context`] writes it.
+    pub fn is_about(&self, context: impl fmt::Display) -> bool {
+        self.statement().starts_with(&sentence(format!("{context}: ")))
     }
 
     /// The same failure with words in front of its text.

@@ -1,6 +1,6 @@
 //! Shape inference: shape and kind of a node's value, given those of its operands, or an error.
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use crate::error::{Error, Hint, Result};

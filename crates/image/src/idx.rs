@@ -33,7 +33,9 @@ impl IdxArray {
         let about = |error: Error| error.context(path.display());
         if read.map_err(|cause| Error::io(path, cause))? > MAX_BYTES {
             let limit = MAX_BYTES >> 20;
-            return Err(about(Error::malformed(format!("the file is longer than {limit} MiB"))));
+            return Err(about(Error::malformed(format!(
+                "the file is longer than {limit} MiB; use fewer pictures"
+            ))));
         }
         IdxArray::read(&bytes).map_err(about)
     }
@@ -49,7 +51,7 @@ impl IdxArray {
             })?;
             if unpacked.len() > MAX_BYTES {
                 return Err(Error::malformed(format!(
-                    "the file unpacks to more than {} MiB",
+                    "the file unpacks to more than {} MiB; use fewer pictures",
                     MAX_BYTES >> 20
                 )));
             }

@@ -170,7 +170,8 @@ pub(crate) fn split_to_sequence(importer: &mut Importer, call: &Call) -> Result<
     let few = |parts: usize| match parts <= MAX_UNFOLDED {
         true => Ok(parts),
         false => Err(Error::unsupported(format!(
-            "an axis of length {length} makes a sequence of {parts} values, the limit is {MAX_UNFOLDED}"
+            "an axis of length {length} makes a sequence of {parts} values, the limit is {MAX_UNFOLDED}; \
+             export it with fewer parts"
         ))),
     };
     let lengths = match &split {

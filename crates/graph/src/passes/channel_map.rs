@@ -1,5 +1,6 @@
 //! Maps `scale·x + shift` per channel: batch norms, and sums and products with constants.
 
+use crate::axis_indices::MAX_INDICES;
 use crate::graph::{Graph, Node, NodeId};
 use crate::op::{Binary, Op};
 use crate::tensor::Tensor;
@@ -67,13 +68,10 @@ pub(super) fn channel_axis(affine: &Node) -> usize {
     }
 }
 
-/// The most channels whose numbers are written down; a file may have an axis of any length.
-const MAX_CHANNELS: usize = 1 << 24;
-
 /// The numbers of a constant, one for each channel of an affine node.
 fn per_channel(constant: &Tensor, affine: &Node) -> Option<Vec<f64>> {
     let axis = channel_axis(affine);
-    let channels = affine.shape.fixed_at(axis).filter(|&channels| channels <= MAX_CHANNELS)?;
+    let channels = affine.shape.fixed_at(axis).filter(|&channels| channels <= MAX_INDICES)?;
     let missing = affine.shape.rank().checked_sub(constant.shape().len())?;
     let varies = |(i, &length): (usize, &usize)| length != 1 && i + missing != axis;
     if constant.shape().iter().enumerate().any(varies) {

@@ -14,7 +14,7 @@ use crate::tensor::Tensor;
 
 use super::rewrite::{Rewrite, Step};
 
-/// The most elements of a stride, for each of which the gradient of a max pool has a value of its own.
+/// The largest product of a pool's strides: its gradient has one value for each remainder.
 const MAX_REMAINDERS: usize = 1 << 12;
 
 /// Windows of more elements than this keep their op: each element would become nodes of its own.
@@ -359,7 +359,8 @@ impl SlidingWindowMax {
         let count = stride.iter().try_fold(1usize, |count, &stride| count.checked_mul(stride));
         let Some(count) = count.filter(|&count| count <= MAX_REMAINDERS) else {
             return Err(Error::unsupported(format!(
-                "the gradient of a max pool with strides {stride:?} takes more than {MAX_REMAINDERS} values in a file"
+                "the gradient of a max pool with strides {stride:?} takes more than {MAX_REMAINDERS} values in a file; \
+                 use smaller strides, or another method"
             )));
         };
         let mut parts = Vec::with_capacity(count);

@@ -272,8 +272,8 @@ fn quoted(name: &str) -> String {
     }
 }
 
-/// A text with `,KEY=VALUE` behind it, in any order; values reach to the next key. A word that is none of the keys is a mistake
-/// unless it may be a part of a file's name. `whole` is the text of the target.
+/// A text with `,KEY=VALUE` behind it, in any order; values reach to the next key. A value holds commas, but no `,WORD=`: a word
+/// that is none of the keys is a mistake unless it may be a part of a file's name. `whole` is the text of the target.
 fn keyed<'t, const K: usize>(
     whole: &str,
     text: &'t str,

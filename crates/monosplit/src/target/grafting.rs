@@ -63,8 +63,7 @@ impl Model {
             return Err(self.unfit("the network has a target already; open it anew for another".into()));
         }
         let (origin, about) = (self.origin().to_string(), choice.to_string());
-        let names_network = |error: &Error| error.statement().starts_with(&format!("{origin}: "));
-        self.grafted(choice, context).map_err(|error| match names_network(&error) {
+        self.grafted(choice, context).map_err(|error| match error.is_about(&origin) {
             true => error,
             false => error.context(about).context(&origin),
         })
@@ -444,6 +443,9 @@ fn array(path: &Path) -> Result<Tensor> {
     let about = |error: Error| error.context(path.display());
     let tensor = array_file::read(&model::read_file(path, MAX_ARRAY)?, &[]).map_err(about)?;
     let values = tensor.to_f64();
+    if values.is_empty() {
+        return Err(about(Error::argument("the array has no elements; give one that has")));
+    }
     if values.iter().any(|value| !value.is_finite()) {
         return Err(about(Error::argument("some numbers are not finite; give finite ones")));
     }

@@ -1,7 +1,7 @@
 //! Transposes of linear ops. For a node that is linear in one of its inputs, `y = W x`, this module writes `Wᵀ y`, and
 //! `|W|ᵀ y` with every coefficient replaced by its magnitude. Rule sets are built from these two.
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use monosplit_graph::op::{Binary, Interpolation, Padding, Reduction, ResizeAxis, Unary, Window};

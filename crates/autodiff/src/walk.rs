@@ -1,7 +1,7 @@
 //! The one backward walk. It visits nodes in reverse topological order, computes the message of each value from the messages
 //! of the nodes that use it, and keeps every message: asking for many values costs no more than asking for the deepest.
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::collections::HashMap;
@@ -97,8 +97,10 @@ impl<R: Rules> Walk<R> {
                     let node = network.graph().node(user);
                     let edge = Edge { id: user, node, index, active: network.active_inputs(user).len() };
                     // What failed is a node of the derivative, which nobody has seen; the network's own is named.
-                    let name = network.display(user);
-                    let own = |e: Error| if name.is_empty() { e } else { e.without_node().at(name) };
+                    let own = |e: Error| match network.display(user) {
+                        "" => e,
+                        name => e.without_node().at(name),
+                    };
                     self.rules.pass(g, &edge, message).map_err(own)?
                 }
             };

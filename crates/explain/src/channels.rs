@@ -2,7 +2,7 @@
 //! layers of tokens from the last, and some transpositions move them from one to the other. The axes known at those layers are
 //! propagated to the values in between. The default is the axis after the samples.
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use monosplit_graph::op::ChannelAxis;

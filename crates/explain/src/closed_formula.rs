@@ -224,3 +224,29 @@ impl Masses {
         transpose(g, id, index, mass, Coefficients { operands: &operands, magnitude: true })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use monosplit_engine::Cpu;
+    use monosplit_graph::op::Window;
+    use monosplit_graph::{Op, Shape};
+
+    use super::*;
+
+    /// It takes weights for constant, and this kernel is not.
+    #[test]
+    fn a_convolution_with_a_kernel_made_of_the_image_is_refused() {
+        let mut network = Graph::new();
+        let image = network.input("image", Shape::fixed(&[1, 1, 4, 4]), Kind::Float);
+        let kernel = network.scaled(0.5, image).unwrap();
+        let conv = Op::Conv { window: Window::new([4, 4]), groups: 1 };
+        let correlation = network.add(conv, &[image, kernel]).unwrap();
+        let scores = network.reshaped(correlation, Shape::fixed(&[1, 1])).unwrap();
+        network.output("scores", scores);
+        for map in [DecomposedMap::SplitCam, DecomposedMap::SplitGrad] {
+            let formula = ClosedFormula::new(&network, &Split::default(), "image:out", map, &Cpu::default());
+            let error = formula.err().unwrap().to_string();
+            assert!(error.contains("speaks of affine nodes") && error.contains("Conv"), "{error}");
+        }
+    }
+}

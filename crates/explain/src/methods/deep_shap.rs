@@ -140,14 +140,15 @@ impl PreparedMethod for Averaging {
             sums.iter_mut().zip(values.to_f64().iter()).for_each(|(sum, value)| *sum += value);
             (shape, single) = (values.shape().to_vec(), matches!(values.data(), Data::F32(_)));
             let top = Class::Top;
-            // Other inputs may be given, and a choice held, for each sample.
-            let baselines = repeated(&baseline, classes.len())?;
+            // Other inputs may be given, and a choice held, for each sample; else the scores of one are those of all.
+            let count = if batch.other_inputs.is_empty() { 1 } else { classes.len() };
+            let baselines = repeated(&baseline, count)?;
             let before = ExplainBatch { images: &baselines, class: &top, ..*batch };
             let before = self.scores.explain_batch(&before)?.logits;
             let (after, before) = (found.logits.to_f64(), before.to_f64());
             let scores = after.len() / classes.len().max(1);
             for (row, (rise, &class)) in rise.iter_mut().zip(classes).enumerate() {
-                *rise += after[row * scores + class] - before[row * scores + class];
+                *rise += after[row * scores + class] - before[row % count * scores + class];
             }
             batch.progress.advance(index + 1, self.count)?;
         }

@@ -17,10 +17,9 @@ use crate::{bmp, gif, jpeg, png, pnm, tiff, webp};
 /// Longest side of a picture, in pixels.
 pub const MAX_SIDE: usize = 20_000;
 
-/// Most bytes a file may hold, and most bytes any one copy of its pixels may take: decoding holds at most
-/// two copies at a time, scaling three.
+/// Most bytes a file may hold, and most bytes any one copy of its pixels may take.
 pub const MAX_BYTES: usize = 512 << 20;
-/// How many pictures of this size are held at once at most while one is decoded, turned and cut.
+/// The most copies of its pixels that are held at once while a picture is decoded, turned and cut.
 const COPIES: usize = 4;
 
 /// A picture: rows from top to bottom, each pixel three bytes, red, green, blue.
@@ -177,7 +176,7 @@ pub(crate) fn checked_area(width: usize, height: usize, bytes_per_pixel: usize) 
 pub(crate) fn decodable_area(width: usize, height: usize, bytes_per_pixel: usize) -> Result<usize> {
     let bytes = checked_area(width, height, bytes_per_pixel)?;
     let needed = bytes.saturating_mul(COPIES);
-    // Memory that a page has asked for once it keeps.
+    // WebAssembly memory never shrinks.
     if cfg!(not(target_family = "wasm")) && Vec::<u8>::new().try_reserve_exact(needed).is_err() {
         return Err(Error::memory(format!(
             "a picture of {width}×{height} pixels takes up to {} MiB to decode, and there is not so much memory; scale it \

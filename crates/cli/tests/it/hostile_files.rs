@@ -89,17 +89,37 @@ fn files_that_never_end_are_refused() {
     is_one_line(code, &said);
 }
 
+/// A picture within the limits takes as much memory while it is decoded as the program may take at all.
+#[test]
+fn pictures_that_do_not_fit_into_memory_are_refused() {
+    let folder = ScratchFolder::new();
+    let large = folder.write("large.ppm", "P6 13377 13377 255\n");
+    let network = crates_folder().join("monosplit/assets/pets-small.onnx");
+    let (code, said) = confined(&["run", network.to_str().unwrap(), large.to_str().unwrap()]);
+    is_one_line(code, &said);
+    assert!(said.contains("large.ppm") && said.contains("MiB to decode"), "{said}");
+}
+
 #[test]
 fn lists_that_are_pipes_are_not_waited_for() {
     let folder = ScratchFolder::new();
     std::fs::create_dir(folder.path("images")).unwrap();
     std::fs::copy(chelsea(), folder.path("images/0.png")).unwrap();
-    for pipe in ["labels.csv", "run.sqlite"] {
+    for pipe in ["labels.csv", "run.sqlite", "facts.csv"] {
         assert!(Command::new("mkfifo").arg(folder.path(pipe)).status().unwrap().success());
     }
+    let network = crates_folder().join("monosplit/assets/pets-small.onnx");
+    let experiment = format!(
+        "name = \"pipe\"\n[model]\nfile = {network:?}\n[data]\nfolder = \".\"\n[[method]]\nmethod = \"splitcam\"\n\
+         [comparison]\nmetrics = [\"pointing-game\"]\n"
+    );
+    let experiment = folder.write("experiment.toml", experiment);
     let (data, run) = (folder.root().display().to_string(), folder.path("run.sqlite"));
-    let model = folder.path("model.onnx");
-    refuses(["train", &data, "--out", model.to_str().unwrap()], &[]);
+    let (model, table) = (folder.path("model.onnx"), folder.path("facts.csv"));
+    refuses(["train", &data, "--out", model.to_str().unwrap()], &["labels.csv", "pipe"]);
+    refuses(["evaluate", experiment.to_str().unwrap(), "--quiet"], &["labels.csv", "pipe"]);
+    let of_table = crates_folder().join("monosplit/tests/fixtures/inputs/table.onnx");
+    refuses(["run", of_table.to_str().unwrap(), table.to_str().unwrap()], &["facts.csv", "pipe"]);
     refuses(["serve", run.to_str().unwrap()], &["run.sqlite"]);
     refuses(["results", run.to_str().unwrap()], &["run.sqlite"]);
 }

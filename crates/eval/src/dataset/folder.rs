@@ -26,7 +26,7 @@ pub(super) fn entries(
     let images = folder.join("images");
     let images = if images.is_dir() { images } else { folder.clone() };
     let list = folder.join("labels.csv");
-    let labels = if list.is_file() { Labels::open(&list, column)? } else { Labels::default() };
+    let labels = if list.exists() { Labels::open(&list, column)? } else { Labels::default() };
     let masks = folder.join("masks");
     let mut entries = Vec::new();
     for path in pictures(&images)? {

@@ -58,7 +58,7 @@ fn first_plane(samples: &Samples) -> Result<Samples> {
 /// The pictures of a folder and their classes, in order of their names.
 fn entries(folder: &Path) -> Result<Vec<(PathBuf, String)>> {
     let listed = folder.join("labels.csv");
-    if listed.is_file() {
+    if listed.exists() {
         return labelled(folder, &listed);
     }
     let mut entries = Vec::new();

@@ -25,7 +25,7 @@ monosplit-graph = { path = "$root/crates/graph" }
 [workspace]
 
 END
-    # From the first profile to the next other section.
+    # Every section whose name begins with profile.dev is copied.
     awk '/^\[/ { copied = /^\[profile\.dev/ } copied' Cargo.toml | grep -v '^#'
 } > "$folder/Cargo.toml"
 cargo run --manifest-path "$folder/Cargo.toml" --target-dir "$root/target" --quiet

@@ -23,6 +23,7 @@ from onnx import AttributeProto, TensorProto, numpy_helper
 REPOSITORY = Path(__file__).resolve().parent.parent
 NUMBERS = [2**63 - 1, -(2**63), 2**62, 2**40, 2**35, 2**31, 2**32 + 1, 2**30, 2**24, 2**20, 2**17, 10**6, 0, -1, -(2**31)]
 LARGEST_FILE = 40_000
+# In KiB, as `ulimit -v` takes it.
 ADDRESS_SPACE = 8 << 20
 
 

@@ -494,7 +494,7 @@ def network(seed):
             nodes.append(helper.make_node(name, operands, [f"q{number}"], name=f"q{number}"))
             name, operands = "DequantizeLinear", [f"q{number}", *operands[1:]]
         elif maker.outputs is not None:
-            # One of the outputs is the value: those before it are left out, those after it are nobody's.
+            # One of the outputs is the value: those before it are left out, nothing reads those after it.
             output = output if "" not in maker.outputs else output + [f"{key}{number}" for key in maker.outputs[1:] if key]
             if name in ("RNN", "GRU", "LSTM"):
                 output = maker.outputs + output

@@ -134,7 +134,9 @@ mod tests {
         for words in ["compared", "sample 1", "method 1 3", "feature 2"] {
             assert!(svg.contains(words), "{words}");
         }
-        assert_eq!(svg.matches("</text>").count(), 3 + 8 * 7);
+        let texts = |svg: &str| svg.matches("</text>").count();
+        // The title, two labels and eight figures.
+        assert_eq!(texts(&svg), 3 + 8 * texts(&bars("a").to_svg().unwrap()));
         assert!(scene.to_picture().is_ok());
         assert!(Sheet { title: String::new(), rows: Vec::new() }.into_scene().is_err());
     }

@@ -10,7 +10,8 @@ static BEGUN: LazyLock<Instant> = LazyLock::new(Instant::now);
 pub fn thread_seconds() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = told.and_then(|text| text.split_whitespace().next()?.parse::<u64>().ok());
-    nanoseconds.map_or_else(|| BEGUN.elapsed().as_secs_f64(), |n| n as f64 / 1e9)
+    // Kernels without statistics of the scheduler write zeros.
+    nanoseconds.filter(|&n| n > 0).map_or_else(|| BEGUN.elapsed().as_secs_f64(), |n| n as f64 / 1e9)
 }
 
 #[cfg(test)]

@@ -121,7 +121,7 @@ impl CounterfactualCommand {
 
     fn open(&self) -> Result<(Model, Counterfactuals)> {
         let mut model = Model::open(&self.model)?;
-        // Classes are asked about together.
+        // All classes are one batch, so the batch axis must be open.
         if matches!(model.fixed_batch(), Ok(Some(_))) {
             model = model.with_open_batch().unwrap_or(model);
         }

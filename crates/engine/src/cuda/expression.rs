@@ -1,6 +1,6 @@
 //! Elementwise nodes as C++ expressions.
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use monosplit_graph::op::{Binary, ElementwiseOp, IntegerFunction, Unary};

@@ -31,7 +31,7 @@ pub(crate) fn conv(g: &mut Graph, x: NodeId, shape: [usize; 4], stride: usize, g
 }
 
 /// A small network with a bit of everything whose work is shared out.
-pub(crate) fn network() -> Graph {
+fn network() -> Graph {
     let mut g = Graph::new();
     let x = g.input("x", Shape::batched(&[3, 61, 53]), Kind::Float);
     let a = conv(&mut g, x, [32, 3, 3, 3], 1, 1);

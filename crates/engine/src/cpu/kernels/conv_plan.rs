@@ -2,7 +2,7 @@
 //! shapes and settings, when the graph is compiled; kernels carry out the plan. What depends on the batch size is a threshold
 //! within the plan. Where a shape is a multiple of the batch size, the same functions decide in every run.
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use monosplit_graph::op::Window;

@@ -1,7 +1,7 @@
 //! Which kernel runs a node. It is chosen once, when the graph is compiled; what can be computed from constant operands is computed
 //! then. How convolutions are computed is decided in [`super::conv_plan`].
 
-// A default would decide for ops that nobody thought of.
+// A new op must be decided here, so no match has a default.
 #![deny(clippy::wildcard_enum_match_arm)]
 
 use std::sync::Arc;

@@ -7,19 +7,13 @@ use monosplit::graph::npy;
 use monosplit::graph::onnx::{self, ExportOptions};
 use monosplit::graph::op::Op;
 use monosplit::graph::{Graph, Kind, Shape};
-use monosplit_testing::{ScratchFolder, crates_folder};
+use monosplit_testing::ScratchFolder;
 use serde_json::Value;
 
+use crate::compile::text;
+use crate::named_inputs::fixture;
 use crate::pictures::piped;
 use crate::program::{monosplit, refuses, succeeds};
-
-fn fixture(name: &str) -> String {
-    crates_folder().join("monosplit/tests/fixtures/inputs").join(name).display().to_string()
-}
-
-fn text(path: std::path::PathBuf) -> String {
-    path.display().to_string()
-}
 
 /// The numbers that a page shows of its words.
 fn shown(html: &str) -> Vec<f64> {
@@ -42,7 +36,7 @@ fn texts_are_compared_in_a_page_with_the_numbers_that_explain_finds() {
     let folder = ScratchFolder::new();
     let (network, ids) = (fixture("text.onnx"), fixture("text.ids.npy"));
     let mask = format!("mask={}", fixture("text.mask.npy"));
-    let page = text(folder.path("both"));
+    let page = text(&folder.path("both"));
     let compare = ["compare", &network, &ids, "--input", &mask, "-o", &page];
     let methods = ["--methods", "gradient,input-x-gradient"];
     let said = succeeds([&compare[..], &methods].concat()).out;
@@ -50,7 +44,7 @@ fn texts_are_compared_in_a_page_with_the_numbers_that_explain_finds() {
     assert_eq!(words.len(), 4, "two samples and two methods: {said}");
     let html = std::fs::read_to_string(folder.path("both.html")).unwrap();
     let shown = shown(&html);
-    let out = text(folder.path("out"));
+    let out = text(&folder.path("out"));
     let [first, second] = ["gradient", "input-x-gradient"].map(|method| explained(method, &out));
     // Sample by sample both methods.
     let expected = [&first[..6], &second[..6], &first[6..], &second[6..]].concat();
@@ -73,7 +67,7 @@ fn texts_are_compared_in_a_page_with_the_numbers_that_explain_finds() {
 #[test]
 fn series_tables_volumes_and_several_inputs_are_compared_in_one_figure() {
     let folder = ScratchFolder::new();
-    let figure = text(folder.path("figure.svg"));
+    let figure = text(&folder.path("figure.svg"));
     let said = |words: &[&str]| {
         succeeds([&["compare"], words, &["-o", &figure]].concat());
         std::fs::read_to_string(&figure).unwrap()
@@ -84,7 +78,7 @@ fn series_tables_volumes_and_several_inputs_are_compared_in_one_figure() {
         assert_eq!(svg.matches(">Gradient</text>").count(), 2, "{name}");
         assert_eq!(svg.matches(">Grad-CAM 4:out</text>").count(), 2, "{name}");
     }
-    let table = text(folder.write("x.csv", "age,income,height,weight,rooms\n1,2,3,4,5\n"));
+    let table = text(&folder.write("x.csv", "age,income,height,weight,rooms\n1,2,3,4,5\n"));
     let svg = said(&[&fixture("table.onnx"), &table, "--methods", "gradient,occlusion"]);
     assert_eq!(svg.matches(">income").count(), 2);
     let given = ["picture", "facts"].map(|name| format!("{name}={}", fixture(&format!("pair.{name}.npy"))));
@@ -103,9 +97,9 @@ fn series_tables_volumes_and_several_inputs_are_compared_in_one_figure() {
 fn inputs_of_other_numbers_of_samples_are_refused() {
     let folder = ScratchFolder::new();
     let (network, ids) = (fixture("text.onnx"), [1i64, 7, 4, 9, 2, 0].repeat(3));
-    let ids = text(folder.write("ids.npy", npy::write(&Tensor::new([3, 6], ids).unwrap())));
+    let ids = text(&folder.write("ids.npy", npy::write(&Tensor::new([3, 6], ids).unwrap())));
     let mask = format!("mask={}", fixture("text.mask.npy"));
-    let out = text(folder.path("out"));
+    let out = text(&folder.path("out"));
     let more = [&ids, "--input", &mask];
     let said = ["input 'mask' was given for 2 samples and another for 3", "one for all, or one for each"];
     refuses([&["compare", &network], &more[..], &["--methods", "gradient"]].concat(), &said);
@@ -119,7 +113,7 @@ fn inputs_of_other_numbers_of_samples_are_refused() {
 fn values_of_inputs_come_from_standard_input() {
     let folder = ScratchFolder::new();
     let (network, mask) = (fixture("text.onnx"), format!("mask={}", fixture("text.mask.npy")));
-    let (out, page) = (text(folder.path("out")), text(folder.path("page.html")));
+    let (out, page) = (text(&folder.path("out")), text(&folder.path("page.html")));
     let ids = std::fs::read(fixture("text.ids.npy")).unwrap();
     let more = ["-", "--input", &mask];
     for (command, words) in [
@@ -151,7 +145,7 @@ fn curved(folder: &ScratchFolder, name: &str, bend: f64) -> String {
     g.output("scores", scores);
     let path = folder.path(name);
     onnx::save(&g, &path, &ExportOptions::default()).unwrap();
-    text(path)
+    text(&path)
 }
 
 /// The gradient of a token `t` is 1 in A and `1 + t` in B.
@@ -160,8 +154,8 @@ fn texts_of_two_networks_are_compared_worst_first_with_limits() {
     let folder = ScratchFolder::new();
     let (a, b) = (curved(&folder, "a.onnx", 0.0), curved(&folder, "b.onnx", 1.0));
     let ids: Vec<i64> = [1i64, 0, 3].iter().flat_map(|&id| [id; 4]).collect();
-    let ids = text(folder.write("ids.npy", npy::write(&Tensor::new([3, 4], ids).unwrap())));
-    let page = text(folder.path("diff.html"));
+    let ids = text(&folder.write("ids.npy", npy::write(&Tensor::new([3, 4], ids).unwrap())));
+    let page = text(&folder.path("diff.html"));
     let words = ["diff", &a, &b, &ids, "--method", "gradient", "-o", &page];
     let found: Value = serde_json::from_str(&succeeds([&words[..], &["--json"]].concat()).out).unwrap();
     let column: Vec<f64> =

@@ -9,7 +9,7 @@ use monosplit::Tensor;
 use monosplit::graph::npy;
 use monosplit_testing::{ScratchFolder, crates_folder};
 
-fn fixture(name: &str) -> String {
+pub(crate) fn fixture(name: &str) -> String {
     crates_folder().join("monosplit/tests/fixtures/inputs").join(name).display().to_string()
 }
 

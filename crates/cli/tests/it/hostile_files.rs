@@ -105,7 +105,7 @@ fn lists_that_are_pipes_are_not_waited_for() {
     let folder = ScratchFolder::new();
     std::fs::create_dir(folder.path("images")).unwrap();
     std::fs::copy(chelsea(), folder.path("images/0.png")).unwrap();
-    for pipe in ["labels.csv", "run.sqlite", "facts.csv"] {
+    for pipe in ["labels.csv", "run.sqlite"] {
         assert!(Command::new("mkfifo").arg(folder.path(pipe)).status().unwrap().success());
     }
     let network = crates_folder().join("monosplit/assets/pets-small.onnx");
@@ -115,11 +115,9 @@ fn lists_that_are_pipes_are_not_waited_for() {
     );
     let experiment = folder.write("experiment.toml", experiment);
     let (data, run) = (folder.root().display().to_string(), folder.path("run.sqlite"));
-    let (model, table) = (folder.path("model.onnx"), folder.path("facts.csv"));
+    let model = folder.path("model.onnx");
     refuses(["train", &data, "--out", model.to_str().unwrap()], &["labels.csv", "pipe"]);
     refuses(["evaluate", experiment.to_str().unwrap(), "--quiet"], &["labels.csv", "pipe"]);
-    let of_table = crates_folder().join("monosplit/tests/fixtures/inputs/table.onnx");
-    refuses(["run", of_table.to_str().unwrap(), table.to_str().unwrap()], &["facts.csv", "pipe"]);
     refuses(["serve", run.to_str().unwrap()], &["run.sqlite"]);
     refuses(["results", run.to_str().unwrap()], &["run.sqlite"]);
 }

@@ -2,7 +2,7 @@
 //! be perturbed in between, and all other values that the class scores depend on.
 
 use monosplit_engine::{Engine, Program, run_in_fixed_batches};
-use monosplit_graph::batch::{sample_axis, select_samples};
+use monosplit_graph::batch::{places_differ, sample_axis, select_samples};
 use monosplit_graph::{Cut, Dim, Error, Graph, NodeId, Op, Output, Result, Tensor};
 
 use crate::bindings::bind;
@@ -24,6 +24,8 @@ pub(crate) struct NetworkPartition {
     pub(crate) image: SampleLayout,
     /// Names, among the inputs of the suffix, of the other values that cross the cut.
     pub(crate) names: Vec<String>,
+    /// Whether it matters at which place of a fixed batch a sample stands.
+    pub(crate) places_differ: bool,
 }
 
 impl NetworkPartition {
@@ -48,7 +50,7 @@ impl NetworkPartition {
         let names = suffix.inputs().iter().skip(1).map(|&id| suffix.node(id).label.tensor.clone()).collect();
         let values = [&[at], cut.crossing()].concat();
         let prefix = PrefixProgram::new(network, &values, engine)?;
-        Ok(NetworkPartition { prefix, suffix, layout, image, names })
+        Ok(NetworkPartition { prefix, suffix, layout, image, names, places_differ: places_differ(graph) })
     }
 }
 

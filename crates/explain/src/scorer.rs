@@ -3,7 +3,7 @@
 //! share batches of bounded size, and no more than one batch of copies exists at a time.
 
 use monosplit_engine::{Change, CompileOptions, Engine, IncrementalProgram, Program, Reservation};
-use monosplit_graph::batch::samples_interact;
+use monosplit_graph::batch::{places_differ, samples_interact};
 use monosplit_graph::{Data, Dim, Error, Graph, Result, Tensor};
 
 use crate::baseline::Baseline;
@@ -107,6 +107,9 @@ impl Scorer {
         check_batch(batch)?;
         check_samples(target.network)?;
         let network = Network::new(target.network)?;
+        if places_differ(network.graph()) {
+            return Scorer::scores(target, engine, batch);
+        }
         let scores = class_scores(target.network)?;
         let Some(program) = engine.compile_incremental(&scores, [height, width], batch)? else {
             return Scorer::scores(target, engine, batch);
@@ -277,9 +280,10 @@ impl Scorer {
         self.run_in_batches(cut_values, counts, outputs, take)
     }
 
-    /// The number of copies in a batch, given their total number.
+    /// The number of copies in a batch, given their total number. Where the places of a batch differ, each copy is run alone.
     fn batch_of(&self, total: usize) -> usize {
         match self.partition.prefix.samples() {
+            _ if self.partition.places_differ => 1,
             Dim::Fixed(size) if size > 0 => size,
             _ => {
                 let batch = self.batch.min(total);
@@ -288,6 +292,14 @@ impl Scorer {
                     SuffixProgram::Incremental { program, .. } => program.copies_at_once(batch),
                 }
             }
+        }
+    }
+
+    /// The place of a sample in its batch, where that matters.
+    fn place(&self, sample: usize) -> Option<usize> {
+        match self.partition.prefix.samples() {
+            Dim::Fixed(size) if self.partition.places_differ => Some(sample % size),
+            _ => None,
         }
     }
 
@@ -309,6 +321,7 @@ impl Scorer {
             let batch: Vec<Perturbation> = waiting.by_ref().take(size).collect();
             let outputs_of = ModelOutputs::new(&outputs(&batch)?, self.has_probabilities);
             for (row, &perturbation) in batch.iter().enumerate() {
+                let row = self.place(perturbation.sample).unwrap_or(row);
                 take(perturbation, &outputs_of.row(row, cut_values.classes[perturbation.sample]));
             }
             done += batch.len();

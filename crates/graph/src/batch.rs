@@ -36,6 +36,40 @@ pub fn samples_interact(graph: &Graph) -> bool {
     })
 }
 
+/// Whether it matters at which place of the batch a sample stands, in a network that was written down for batches of one size:
+/// a known value, such as the first state of a recurrent layer, differs from sample to sample. A known value that merely has
+/// the batch's length along another axis may be taken for one.
+pub fn places_differ(graph: &Graph) -> bool {
+    let Some(&input) = graph.inputs().first() else { return false };
+    let samples = match graph.node(input).shape.dims().first() {
+        Some(&Dim::Fixed(samples)) if samples > 1 => samples,
+        _ => return false,
+    };
+    let made = graph.descendants(graph.inputs().iter().copied());
+    let differs = |node: &Node| {
+        node.inputs.iter().enumerate().filter(|(_, operand)| !made[operand.index()]).any(
+            |(index, &operand)| {
+                let dims = graph.node(operand).shape.dims();
+                let known = graph.constant_value(operand);
+                dims.iter().enumerate().any(|(axis, &dim)| {
+                    dim == Dim::Fixed(samples)
+                        && node.op.along_axis(index, dims.len(), axis) == AlongAxis::Separate
+                        && known.is_none_or(|value| varies_along(value, axis))
+                })
+            },
+        )
+    };
+    graph.nodes().any(|(id, node)| made[id.index()] && differs(node))
+}
+
+/// Whether the elements of a tensor at one place of an axis are others than those at its first.
+fn varies_along(tensor: &Tensor, axis: usize) -> bool {
+    let (length, inner) = (tensor.shape()[axis], tensor.shape()[axis + 1..].iter().product::<usize>());
+    let block = length * inner;
+    let values = tensor.to_f64();
+    block > 0 && values.chunks(block).any(|block| block.chunks(inner).any(|place| place != &block[..inner]))
+}
+
 /// An error if so many samples do not fill batches of `size`, for a network in which [`samples_interact`]: repeating one to
 /// fill up would change what it says of the others.
 pub fn check_whole_batches(samples: usize, size: usize) -> Result<()> {
@@ -192,6 +226,25 @@ mod tests {
         }
         let sample = Tensor::new([1, 2], vec![1f32, 2.0]).unwrap();
         assert_eq!(&*repeated(&sample, 3).unwrap().to_f32(), &[1.0, 2.0, 1.0, 2.0, 1.0, 2.0]);
+    }
+
+    #[test]
+    fn places_differ_where_a_known_value_differs_between_them() {
+        let differ = |samples: Dim, shape: &[usize], values: &[f32]| {
+            let mut graph = Graph::new();
+            let x = graph.input("x", Shape::new(vec![samples, Dim::Fixed(3)]), Kind::Float);
+            // Two rows of weights are not two samples.
+            let weights = graph.constant(Tensor::new([2, 3], vec![0.5f32, 1.0, 2.0, 0.5, 1.5, 2.0]).unwrap());
+            let y = graph.add(Op::MatMul { trans_a: false, trans_b: true }, &[x, weights]).unwrap();
+            let shift = graph.constant(Tensor::new(shape.to_vec(), values.to_vec()).unwrap());
+            let y = graph.plus(y, shift).unwrap();
+            graph.output("y", y);
+            places_differ(&graph)
+        };
+        assert!(differ(Dim::Fixed(2), &[2, 1], &[0.5, 1.0]));
+        assert!(!differ(Dim::Fixed(2), &[2, 1], &[0.5, 0.5]), "two rows that are the same");
+        assert!(!differ(Dim::Fixed(4), &[1, 2], &[0.5, 1.0]), "one row for all");
+        assert!(!differ(Dim::Batch(1), &[1, 2], &[0.5, 1.0]), "an open batch");
     }
 
     #[test]

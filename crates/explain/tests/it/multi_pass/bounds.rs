@@ -136,6 +136,43 @@ fn a_network_of_fixed_batch_size_gives_the_same_maps() {
     }
 }
 
+#[test]
+fn issue_29_copies_keep_the_place_of_their_sample_where_places_differ() {
+    let images = kept("images");
+    let factors: [f32; 4] = [1.0, 0.5, 1.5, 0.75];
+    let requests: Vec<MapRequest> = methods(16).into_iter().map(request).collect();
+    let known = |factors: &[f32]| Tensor::new([factors.len(), 1, 1, 1], factors.to_vec()).unwrap();
+    let bound = maps(&scaled(&fixed(&network(), 4), known(&factors)), &requests, &Cpu::default(), &images);
+    for sample in 0..images.shape()[0] {
+        let alone = rows(&images, [sample].into_iter()).unwrap();
+        let network = scaled(&network(), known(&[factors[sample % 4]]));
+        let expected = maps(&network, &requests, &Cpu::default(), &alone);
+        for ((bound, expected), request) in bound.iter().zip(&expected).zip(&requests) {
+            let found = rows(bound, [sample].into_iter()).unwrap();
+            assert!(super::apart(&found, expected) < 1e-5, "{} of sample {sample}", request.method.name());
+        }
+    }
+}
+
+/// The network behind a product of its input with a known value.
+fn scaled(graph: &Graph, factor: Tensor) -> Graph {
+    let mut target = Graph::new();
+    let mut map: Vec<monosplit_graph::NodeId> = Vec::new();
+    for (_, node) in graph.nodes() {
+        let inputs: Vec<_> = node.inputs.iter().map(|input| map[input.index()]).collect();
+        let mut id = target.add_copy(node, &inputs).unwrap();
+        if let monosplit_graph::Op::Input = node.op {
+            let factor = target.constant(factor.clone());
+            id = target.times(id, factor).unwrap();
+        }
+        map.push(id);
+    }
+    for output in graph.outputs() {
+        target.output(output.name.clone(), map[output.node.index()]);
+    }
+    target
+}
+
 /// The same network for batches of one size.
 fn fixed(graph: &Graph, size: usize) -> Graph {
     use monosplit_graph::{Dim, Op, Shape};

@@ -5,7 +5,7 @@ use monosplit_graph::{Error, Result};
 
 use crate::clipped::Clipper;
 use crate::orientation::Orientation;
-use crate::picture::{Picture, decodable_area};
+use crate::picture::{Picture, checked_area};
 
 /// Files of any length may hold a picture of this many bytes.
 const FREE_BYTES: usize = 64 << 20;
@@ -134,7 +134,7 @@ pub(crate) fn checked_expansion(
     bytes_per_pixel: usize,
     available: usize,
 ) -> Result<usize> {
-    let bytes = decodable_area(width, height, bytes_per_pixel)?;
+    let bytes = checked_area(width, height, bytes_per_pixel)?;
     if bytes > FREE_BYTES && bytes / MAX_EXPANSION > available {
         return Err(Error::unsupported(format!(
             "a picture of {width}×{height} pixels in a file of {available} bytes is taken for a decompression bomb; \

@@ -19,8 +19,6 @@ pub const MAX_SIDE: usize = 20_000;
 
 /// Most bytes a file may hold, and most bytes any one copy of its pixels may take.
 pub const MAX_BYTES: usize = 512 << 20;
-/// The most copies of its pixels that are held at once while a picture is decoded, turned and cut.
-const COPIES: usize = 4;
 
 /// A picture: rows from top to bottom, each pixel three bytes, red, green, blue.
 #[derive(Clone, PartialEq, Eq)]
@@ -169,22 +167,6 @@ pub(crate) fn checked_area(width: usize, height: usize, bytes_per_pixel: usize) 
             MAX_BYTES >> 20
         ))),
     }
-}
-
-/// The same for a picture that is about to be decoded: an error too if there is no room for it and the copies that decoding and
-/// turning it make. The room is asked for and given back at once, so decoders need not expect allocations to fail.
-pub(crate) fn decodable_area(width: usize, height: usize, bytes_per_pixel: usize) -> Result<usize> {
-    let bytes = checked_area(width, height, bytes_per_pixel)?;
-    let needed = bytes.saturating_mul(COPIES);
-    // WebAssembly memory never shrinks.
-    if cfg!(not(target_family = "wasm")) && Vec::<u8>::new().try_reserve_exact(needed).is_err() {
-        return Err(Error::memory(format!(
-            "a picture of {width}×{height} pixels takes up to {} MiB to decode, and there is not so much memory; scale it \
-             down first",
-            needed.div_ceil(1 << 20)
-        )));
-    }
-    Ok(bytes)
 }
 
 #[cfg(test)]

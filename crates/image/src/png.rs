@@ -8,7 +8,7 @@ use png::{BitDepth, ColorType, Decoder, DecodingError, Info, Limits, Transformat
 use crate::clipped::Clipper;
 use crate::decoded::{Decoded, DecodedPixels};
 use crate::orientation::Orientation;
-use crate::picture::{MAX_BYTES, decodable_area};
+use crate::picture::{MAX_BYTES, checked_area};
 
 /// No compressed stream is smaller than its content by more than this.
 const DEFLATE_RATIO: u64 = 1032;
@@ -22,7 +22,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded> {
     let (width, height) = (header.width as usize, header.height as usize);
     let is_wide_grey = (header.color_type, header.bit_depth) == (ColorType::Grayscale, BitDepth::Sixteen);
     // Up to four samples a pixel are decoded before they become three.
-    decodable_area(width, height, 4)?;
+    checked_area(width, height, 4)?;
     let packed = (width as u64 * bits_per_pixel(header)).div_ceil(8) * height as u64;
     if packed / DEFLATE_RATIO > bytes.len() as u64 {
         return Err(Error::malformed("the PNG is truncated: it is too short for a picture of its size"));

@@ -89,17 +89,6 @@ fn files_that_never_end_are_refused() {
     is_one_line(code, &said);
 }
 
-/// A picture within the limits takes as much memory while it is decoded as the program may take at all.
-#[test]
-fn pictures_that_do_not_fit_into_memory_are_refused() {
-    let folder = ScratchFolder::new();
-    let large = folder.write("large.ppm", "P6 13377 13377 255\n");
-    let network = crates_folder().join("monosplit/assets/pets-small.onnx");
-    let (code, said) = confined(&["run", network.to_str().unwrap(), large.to_str().unwrap()]);
-    is_one_line(code, &said);
-    assert!(said.contains("large.ppm") && said.contains("MiB to decode"), "{said}");
-}
-
 #[test]
 fn lists_that_are_pipes_are_not_waited_for() {
     let folder = ScratchFolder::new();

@@ -3,7 +3,7 @@
 use monosplit_graph::{Error, Result};
 
 use super::{Reader, corrupt, transform};
-use crate::picture::decodable_area;
+use crate::picture::checked_area;
 
 /// How the coefficients are spread over scans.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl Frame {
             return Err(Error::unsupported("the JPEG has more than 8 bits a sample; save it with 8"));
         }
         let (height, width) = (usize::from(segment.u16()?), usize::from(segment.u16()?));
-        decodable_area(width, height, 3)?;
+        checked_area(width, height, 3)?;
         let count = segment.u8()?;
         if !matches!(count, 1 | 3 | 4) {
             return Err(Error::unsupported(format!("a JPEG of {count} colour planes; expected 1, 3 or 4")));

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 /// The longest axis whose indices, or a number for each of them, are written down. Classes, tokens and channels are far fewer.
 pub(crate) const MAX_INDICES: usize = 1 << 24;
 
-/// `0, 1, …, length − 1`. The length may stand in a file, so an error if it is more than [`MAX_INDICES`] or there is no memory.
+/// `0, 1, …, length − 1`. The length may stand in a file, so an error if it is more than `MAX_INDICES` or there is no memory.
 ///
 /// ```
 /// assert_eq!(monosplit_graph::axis_indices(3).unwrap(), [0, 1, 2]);

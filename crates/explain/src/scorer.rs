@@ -298,7 +298,7 @@ impl Scorer {
     /// The place of a sample in its batch, where that matters.
     fn place(&self, sample: usize) -> Option<usize> {
         match self.partition.prefix.samples() {
-            Dim::Fixed(size) if self.partition.places_differ => Some(sample % size),
+            Dim::Fixed(size) if size > 0 && self.partition.places_differ => Some(sample % size),
             _ => None,
         }
     }

@@ -232,8 +232,11 @@ mod tests {
     use monosplit_graph::{Op, Shape};
 
     use super::*;
+    use crate::methods::SplitLrp;
+    use crate::{Explainer, MapRequest};
 
-    /// It takes weights for constant, and this kernel is not.
+    /// The formula takes weights for constant, and this kernel is not. SplitLRP makes no share of its own for it either: half of
+    /// the relevance belongs to the kernel, as to a factor of a product.
     #[test]
     fn a_convolution_with_a_kernel_made_of_the_image_is_refused() {
         let mut network = Graph::new();
@@ -248,5 +251,8 @@ mod tests {
             let error = formula.err().unwrap().to_string();
             assert!(error.contains("speaks of affine nodes") && error.contains("Conv"), "{error}");
         }
+        let request = MapRequest::at_input(SplitLrp::default());
+        let error = Explainer::new(&network, &[request], &Cpu::default()).err().unwrap().to_string();
+        assert!(error.contains("of two values that depend on the input"), "{error}");
     }
 }

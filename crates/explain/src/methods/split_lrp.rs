@@ -64,28 +64,3 @@ impl GraphMethod for SplitLrp {
         true
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use monosplit_engine::Cpu;
-    use monosplit_graph::op::Window;
-    use monosplit_graph::{Graph, Kind, Op, Shape};
-
-    use super::*;
-    use crate::{Explainer, MapRequest};
-
-    /// Half of the relevance belongs to the kernel, as to a factor of a product: no share is made up.
-    #[test]
-    fn a_convolution_with_a_kernel_made_of_the_image_is_refused() {
-        let mut network = Graph::new();
-        let image = network.input("image", Shape::fixed(&[1, 1, 4, 4]), Kind::Float);
-        let kernel = network.scaled(0.5, image).unwrap();
-        let conv = Op::Conv { window: Window::new([4, 4]), groups: 1 };
-        let correlation = network.add(conv, &[image, kernel]).unwrap();
-        let scores = network.reshaped(correlation, Shape::fixed(&[1, 1])).unwrap();
-        network.output("scores", scores);
-        let request = MapRequest::at_input(SplitLrp::default());
-        let error = Explainer::new(&network, &[request], &Cpu::default()).err().unwrap().to_string();
-        assert!(error.contains("of two values that depend on the input"), "{error}");
-    }
-}
